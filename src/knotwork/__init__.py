@@ -1,0 +1,43 @@
+"""knotwork: fit a continuous piecewise-linear spline in milliseconds and start a neural network from it.
+
+Names are imported on first use, so that ``import knotwork`` costs next to nothing and a spline fit never loads torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from knotwork.data import datasets as datasets
+    from knotwork.estimators.mars import MarsRegressor as MarsRegressor
+    from knotwork.spline.model import Hinge as Hinge
+    from knotwork.spline.model import Linear as Linear
+    from knotwork.spline.model import Spline as Spline
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Hinge": "knotwork.spline.model",
+    "Linear": "knotwork.spline.model",
+    "MarsRegressor": "knotwork.estimators.mars",
+    "Spline": "knotwork.spline.model",
+}
+_MODULES = {"datasets": "knotwork.data.datasets"}
+
+__all__ = ["Hinge", "Linear", "MarsRegressor", "Spline", "datasets"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        value = getattr(importlib.import_module(_HOME[name]), name)
+    elif name in _MODULES:
+        value = importlib.import_module(_MODULES[name])
+    else:
+        raise AttributeError(f"module 'knotwork' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

@@ -1,0 +1,1 @@
+"""Tables in: from whatever holds columns to finite numbers with names."""

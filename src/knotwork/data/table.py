@@ -1,0 +1,208 @@
+"""From any table to finite numbers: an encoder remembers how, so that prediction sees what training saw.
+
+Numbers and booleans pass through. Text and categories become one indicator column per category, named
+``column=category``; a category that the training table did not contain gets zeros in all of them, with a warning.
+Frames of any library come in through narwhals; arrays are already checked by scikit-learn.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+
+from knotwork.errors import CategoryWarning, DataError
+from knotwork.spline.model import Floats
+
+# How many offending values or rows a message lists.
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of the user's table: numeric if ``categories`` is None, else encoded as indicators of them."""
+
+    name: str
+    categories: tuple[Any, ...] | None = None
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the encoded columns."""
+        if self.categories is None:
+            return (self.name,)
+        return tuple(f"{self.name}={category}" for category in self.categories)
+
+
+@dataclass(frozen=True)
+class TableEncoder:
+    """How a table becomes a matrix: its columns in order."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the encoded columns, in the order of the matrix."""
+        return tuple(name for column in self.columns for name in column.feature_names)
+
+    @property
+    def source(self) -> tuple[int, ...]:
+        """Which column of the table each encoded column comes from."""
+        return tuple(k for k, column in enumerate(self.columns) for _ in column.feature_names)
+
+    def encode(self, X: Any) -> Floats:
+        """Encode a frame, or pass a numeric array (N, d) on; refuse what is not finite."""
+        frame = as_frame(X)
+        if frame is None:
+            matrix = X
+        elif all(column.categories is None for column in self.columns):
+            matrix = _numeric_matrix(frame)
+        else:
+            # Column by column into place: no second copy of the table.
+            matrix = np.empty((len(self.feature_names), len(frame))).T
+            position = 0
+            for column in self.columns:
+                width = len(column.feature_names)
+                _encode_column(frame[column.name], column, matrix[:, position : position + width])
+                position += width
+        require_finite(matrix, self.feature_names)
+        return matrix
+
+
+def as_frame(X: Any) -> nw.DataFrame[Any] | None:
+    """Wrap a pandas, polars, pyarrow … table; None for everything else."""
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def learn_encoder(X: Any) -> TableEncoder:
+    """Learn how to encode a table: a frame's columns by their types, an array's as numbers named x0, x1, …
+
+    >>> import pandas as pd
+    >>> encoder = learn_encoder(pd.DataFrame({"Sex": ["M", "F"], "Length": [0.4, 0.5]}))
+    >>> encoder.feature_names
+    ('Sex=F', 'Sex=M', 'Length')
+    """
+    frame = as_frame(X)
+    if frame is None:
+        return TableEncoder(tuple(Column(f"x{k}") for k in range(X.shape[1])))
+    return TableEncoder(tuple(Column(str(name), _categories(frame[name])) for name in frame.columns))
+
+
+def _is_numeric(dtype: nw.dtypes.DType) -> bool:
+    return dtype.is_numeric() or dtype == nw.Boolean
+
+
+def _categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
+    """Return the categories of a text or categorical column, None for a numeric one; refuse the rest by name."""
+    if _is_numeric(column.dtype):
+        return None
+    if column.null_count():
+        raise DataError(
+            f"columns must have no missing values, column {column.name!r} has {column.null_count()} of them; "
+            f"drop those rows, or give the gap a category of its own with fill_null/fillna('missing')"
+        )
+    if column.dtype == nw.Object:
+        return _object_categories(column)
+    if column.dtype in (nw.String, nw.Categorical) or isinstance(column.dtype, nw.Enum):
+        present = set(column.unique().to_list())
+        if column.dtype == nw.String:
+            return tuple(sorted(present))
+        # A categorical column has an order of its own.
+        return tuple(c for c in column.cat.get_categories().to_list() if c in present)
+    raise DataError(
+        f"columns must hold numbers, booleans, text or categories, column {column.name!r} holds {column.dtype}; "
+        f"turn it into a number (a date into days since a start, say) or leave it out"
+    )
+
+
+def _object_categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
+    values = column.to_list()
+    kinds = {type(v) for v in values}
+    if kinds <= {str}:
+        return tuple(sorted(set(values)))
+    if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in values):
+        return None
+    raise DataError(
+        f"a column must hold values of one kind, column {column.name!r} mixes "
+        f"{' and '.join(sorted(k.__name__ for k in kinds))}; "
+        f"convert it to text (astype(str)) or to numbers (pandas.to_numeric) first"
+    )
+
+
+def _numeric_matrix(frame: nw.DataFrame[Any]) -> Floats:
+    """Return a frame's columns as a float matrix, a view of the frame's own memory where there is one."""
+    for name in frame.columns:
+        if not _is_numeric(frame[name].dtype) and frame[name].dtype != nw.Object:
+            raise _not_numeric(frame[name])
+    try:
+        return np.asarray(frame.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        # Missing values in integer columns, or objects: name the column.
+        matrix = np.empty((len(frame.columns), len(frame))).T
+        for k, name in enumerate(frame.columns):
+            _encode_column(frame[name], Column(name), matrix[:, [k]])
+            matrix[:, k] = _numbers(frame[name])
+        return matrix
+
+
+def _not_numeric(column: nw.Series[Any]) -> DataError:
+    return DataError(
+        f"column {column.name!r} held numbers in training and now holds {column.dtype}; convert it to numbers first"
+    )
+
+
+def _numbers(column: nw.Series[Any]) -> Floats:
+    try:
+        values = column.cast(nw.Float64) if _is_numeric(column.dtype) else column
+        return np.asarray(values.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        raise _not_numeric(column) from None
+
+
+def _encode_column(column: nw.Series[Any], how: Column, out: Floats) -> None:
+    if how.categories is None:
+        out[:, 0] = _numbers(column)
+        return
+    if column.null_count():
+        raise DataError(
+            f"columns must have no missing values, column {how.name!r} has {column.null_count()} of them; "
+            f"drop those rows, or give the gap a category of its own with fill_null/fillna('missing')"
+        )
+    values = np.asarray(column.to_list(), dtype=object)
+    for k, category in enumerate(how.categories):
+        out[:, k] = values == category
+    unseen = sorted({str(v) for v in values[~out.any(axis=1)]})
+    if unseen:
+        warnings.warn(
+            f"column {how.name!r} has categories that training did not see ({_listing(unseen)}); "
+            f"they count as none of {_listing([str(c) for c in how.categories])}: all their indicators are 0",
+            CategoryWarning,
+            stacklevel=4,
+        )
+
+
+def _listing(values: Sequence[str]) -> str:
+    shown = ", ".join(repr(v) for v in values[:SHOWN])
+    return shown if len(values) <= SHOWN else f"{shown} and {len(values) - SHOWN} more"
+
+
+def require_finite(matrix: Floats, names: Sequence[str], what: str = "column") -> None:
+    """Refuse NaN and infinities, naming the column and its first rows."""
+    # One sum finds nearly every table finite without a copy; it may overflow, then we look closely.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(matrix.sum()):
+            return
+    for k, name in enumerate(names):
+        bad = np.flatnonzero(~np.isfinite(matrix[:, k]))
+        if bad.size:
+            kind = "NaN" if np.isnan(matrix[bad[0], k]) else "inf"
+            rows = ", ".join(str(r) for r in bad[:SHOWN])
+            raise DataError(
+                f"{what}s must be finite, {what} {name!r} contains {kind} (NaN or inf in {bad.size} of {len(matrix)} "
+                f"rows, first {rows}); drop those rows or fill them in, for instance with "
+                f"sklearn.impute.SimpleImputer"
+            )

@@ -1,0 +1,1 @@
+"""scikit-learn faces: thin classes over the functions that do the work."""

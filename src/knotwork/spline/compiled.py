@@ -1,0 +1,40 @@
+"""The one decorator for compiled kernels.
+
+``nogil`` and no numba thread pool: kernels are run from ordinary Python threads that live as long as one fit.
+numba's own pools do not survive ``fork`` and, in the default one, crash when two Python threads use them.
+Kernels are cached on disk; the only time anybody waits for the compiler it is announced.
+"""
+
+import sys
+import threading
+from typing import Any
+
+import numba
+from numba.core import event
+
+compiled = numba.njit(nogil=True, cache=True)
+# For reductions over rows: lets the compiler keep several partial sums, still the same ones in every run.
+compiled_reduction = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+
+
+class _Announcer(event.Listener):  # type: ignore[misc]
+    """Says once per process that kernels are being compiled, and only if they really are."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._said = False
+
+    def on_start(self, event: Any) -> None:
+        if not event.data["dispatcher"].py_func.__module__.startswith("knotwork."):
+            return
+        with self._lock:
+            if self._said:
+                return
+            self._said = True
+        print("knotwork: compiling its kernels for this machine, once (a few seconds)", file=sys.stderr)
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+event.register("numba:compile", _Announcer())

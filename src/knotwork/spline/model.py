@@ -1,0 +1,197 @@
+"""The fitted spline: a frozen record of terms and coefficients that evaluates, prints and serialises itself.
+
+f(x) = intercept + Σ_m coef[m] · term_m(x), each term a feature or a hinge of one. Nothing here needs more than
+numpy, so a spline can be stored, sent and evaluated without the machinery that fitted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from knotwork.errors import DataError
+
+Floats = NDArray[np.float64]
+
+# Rows evaluated at a time: the basis of one chunk (rows × terms) stays in the processor's cache.
+CHUNK = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """The feature itself: x ↦ x[feature]."""
+
+    feature: int
+
+    def __call__(self, X: Floats) -> Floats:
+        """Evaluate on rows: (N, d) → (N,)."""
+        return X[:, self.feature]
+
+    def describe(self, names: Sequence[str]) -> str:
+        """Return the term as people write it."""
+        return names[self.feature]
+
+
+@dataclass(frozen=True, slots=True)
+class Hinge:
+    """A hinge: max(0, x[feature] − knot) for sign +1, max(0, knot − x[feature]) for sign −1.
+
+    >>> Hinge(feature=0, knot=2.0, sign=-1)(np.array([[0.5], [3.0]]))
+    array([1.5, 0. ])
+    """
+
+    feature: int
+    knot: float
+    sign: int
+
+    def __call__(self, X: Floats) -> Floats:
+        """Evaluate on rows: (N, d) → (N,)."""
+        x = X[:, self.feature]
+        return np.maximum(x - self.knot if self.sign > 0 else self.knot - x, 0.0)
+
+    def describe(self, names: Sequence[str]) -> str:
+        """Return the term as people write it, h(u) being max(0, u)."""
+        name, knot = names[self.feature], f"{self.knot:.6g}"
+        if self.sign < 0:
+            return f"h({knot} - {name})"
+        return f"h({name} - {knot})" if self.knot >= 0 else f"h({name} + {-self.knot:.6g})"
+
+
+Term = Linear | Hinge
+
+
+def term_to_dict(term: Term) -> dict[str, Any]:
+    """Return a term as plain JSON values."""
+    if isinstance(term, Linear):
+        return {"kind": "linear", "feature": term.feature}
+    return {"kind": "hinge", "feature": term.feature, "knot": term.knot, "sign": term.sign}
+
+
+def term_from_dict(record: Mapping[str, Any]) -> Term:
+    """Rebuild a term from :func:`term_to_dict`."""
+    if record["kind"] == "linear":
+        return Linear(int(record["feature"]))
+    if record["kind"] == "hinge":
+        return Hinge(int(record["feature"]), float(record["knot"]), 1 if record["sign"] > 0 else -1)
+    raise DataError(f"a term is 'linear' or 'hinge', got {record['kind']!r}; was this file written by a newer version?")
+
+
+def _frozen(values: ArrayLike, ndim: int) -> Floats:
+    array = np.array(values, dtype=np.float64, ndmin=ndim)
+    array.setflags(write=False)
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class Spline:
+    """A continuous piecewise-linear function of d features with p outputs.
+
+    Attributes
+    ----------
+    terms : tuple of terms, without the intercept
+    intercept : (outputs,)
+    coef : (terms, outputs)
+    feature_names : d names, in the order of the columns the spline takes
+
+    Examples
+    --------
+    >>> f = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
+    >>> f([[0.0], [2.0]])
+    array([2., 5.])
+    >>> print(f)
+    2 + 3·h(x - 1)
+    """
+
+    terms: tuple[Term, ...]
+    intercept: Floats
+    coef: Floats
+    feature_names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "terms", tuple(self.terms))
+        object.__setattr__(self, "feature_names", tuple(self.feature_names))
+        object.__setattr__(self, "intercept", _frozen(self.intercept, 1))
+        coef = _frozen(self.coef, 2) if len(self.terms) else np.zeros((0, self.intercept.size))
+        object.__setattr__(self, "coef", coef)
+        if self.coef.shape != (len(self.terms), self.intercept.size):
+            raise DataError(
+                f"coef must have one row per term and one column per output, "
+                f"here {(len(self.terms), self.intercept.size)}, got {self.coef.shape}"
+            )
+        features = [t.feature for t in self.terms]
+        if features and not 0 <= min(features) <= max(features) < len(self.feature_names):
+            raise DataError(
+                f"terms must use features 0 to {len(self.feature_names) - 1}, got {min(features)} to {max(features)}"
+            )
+
+    def __call__(self, X: ArrayLike) -> Floats:
+        """Evaluate: (N, d) → (N,) for one output, (N, outputs) for several."""
+        X = self._rows(X)
+        out = np.empty((X.shape[0], self.intercept.size))
+        for start in range(0, X.shape[0], CHUNK):
+            rows = slice(start, start + CHUNK)
+            np.matmul(self._basis(X[rows]), self.coef, out=out[rows])
+        out += self.intercept
+        return out[:, 0] if out.shape[1] == 1 else out
+
+    def basis(self, X: ArrayLike) -> Floats:
+        """Return the terms as columns: (N, d) → (N, terms), the intercept's column of ones left out."""
+        X = self._rows(X)
+        out = np.empty((X.shape[0], len(self.terms)))
+        for start in range(0, X.shape[0], CHUNK):
+            rows = slice(start, start + CHUNK)
+            out[rows] = self._basis(X[rows])
+        return out
+
+    def _basis(self, X: Floats) -> Floats:
+        columns = np.empty((X.shape[0], len(self.terms)))
+        for m, term in enumerate(self.terms):
+            columns[:, m] = term(X)
+        return columns
+
+    def _rows(self, X: ArrayLike) -> Floats:
+        array = np.asarray(X, dtype=np.float64)
+        if array.ndim != 2 or array.shape[1] != len(self.feature_names):
+            raise DataError(
+                f"a spline of {len(self.feature_names)} features takes rows of shape "
+                f"(N, {len(self.feature_names)}), got {array.shape}"
+            )
+        return array
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spline) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash((self.terms, self.feature_names, self.intercept.tobytes(), self.coef.tobytes()))
+
+    def __str__(self) -> str:
+        return "\n".join(self._formula(k) for k in range(self.intercept.size))
+
+    def _formula(self, output: int) -> str:
+        parts = [f"{self.intercept[output]:.6g}"]
+        for term, beta in zip(self.terms, self.coef[:, output], strict=True):
+            parts.append(f"{'+' if beta >= 0 else '-'} {abs(beta):.6g}·{term.describe(self.feature_names)}")
+        return " ".join(parts) if len(parts) <= 2 else "\n  ".join(parts)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the spline as plain JSON values; floats survive the trip bit for bit."""
+        return {
+            "terms": [term_to_dict(t) for t in self.terms],
+            "intercept": self.intercept.tolist(),
+            "coef": self.coef.tolist(),
+            "feature_names": list(self.feature_names),
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Spline:
+        """Rebuild a spline from :meth:`to_dict`."""
+        return cls(
+            terms=tuple(term_from_dict(t) for t in record["terms"]),
+            intercept=record["intercept"],
+            coef=record["coef"],
+            feature_names=tuple(record["feature_names"]),
+        )

@@ -1,0 +1,283 @@
+"""Row sums on the CPU: histogram passes over columns in memory.
+
+Rows are cut into blocks, a number that depends on N alone, and each block is summed on its own; the blocks' sums
+are added in order. The result is the same to the last bit for any number of threads.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.spline.compiled import compiled, compiled_reduction
+from knotwork.spline.knots import CandidateGrid
+from knotwork.spline.model import Floats
+from knotwork.spline.moments.moments import Opening, Residual, Side, TermTable
+from knotwork.spline.workers import Workers
+
+# Rows whose values and products are kept in the nearest cache while all features pass over them.
+TILE = 2048
+# Rows per block of the fixed summation order, and the most blocks there are.
+LEAST_BLOCK, MOST_BLOCKS = 32_768, 16
+
+
+@compiled
+def _encode(columns, offsets, knots, first, last, codes):  # type: ignore[no-untyped-def]
+    """Write the bin of every value: the number of knots below it.
+
+    A table of equal cells over the knots' range says which knots lie below a value's cell; the few inside the
+    cell are searched. Most cells hold none, so that a value costs one look-up.
+    """
+    for f in range(first, last):
+        t = knots[offsets[f] + 1 : offsets[f + 1]]
+        x = columns[f]
+        code = codes[f]
+        if t.size == 0:
+            code[:] = 0
+            continue
+        low, high = t[0], t[-1]
+        cells = 16 * t.size
+        factor = (cells - 1) / (high - low) if high > low else 0.0
+        below = np.zeros(cells + 1, np.uint32)
+        for k in range(t.size):
+            below[int((t[k] - low) * factor) + 1] += 1
+        for cell in range(cells):
+            below[cell + 1] += below[cell]
+        for i in range(x.size):
+            if x[i] <= low:
+                code[i] = 0
+            elif x[i] > high:
+                code[i] = t.size
+            else:
+                cell = np.uint32((x[i] - low) * factor)
+                a, b = below[cell], below[cell + np.uint32(1)]
+                while a < b:
+                    middle = (a + b) >> np.uint32(1)
+                    if t[middle] < x[i]:
+                        a = middle + np.uint32(1)
+                    else:
+                        b = middle
+                code[i] = a
+
+
+@compiled
+def _opening_sums(columns, codes, offsets, y, w, rows, features, table):  # type: ignore[no-untyped-def]
+    """Per bin: Σw, Σwx, Σwx², and Σwy, Σwyx for each response."""
+    for f in range(features[0], features[1]):
+        base = offsets[f]
+        x = columns[f]
+        code = codes[f]
+        for i in range(rows[0], rows[1]):
+            bin_ = base + np.intp(code[i])
+            weight = w[i] if w.size > 0 else 1.0
+            table[bin_, 0] += weight
+            table[bin_, 1] += weight * x[i]
+            table[bin_, 2] += weight * x[i] * x[i]
+            for k in range(y.shape[0]):
+                wy = weight * y[k, i]
+                table[bin_, 3 + 2 * k] += wy
+                table[bin_, 4 + 2 * k] += wy * x[i]
+
+
+@compiled
+def _suffix_sums(tables, offsets, out):  # type: ignore[no-untyped-def]
+    """Add up histograms (blocks, bins, sums) and sum each feature's bins from the last to the first."""
+    for f in range(offsets.size - 1):
+        for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
+            for k in range(out.shape[1]):
+                out[i, k] = out[i + 1, k] if i + 1 < offsets[f + 1] else 0.0
+                for block in range(tables.shape[0]):
+                    out[i, k] += tables[block, i, k]
+
+
+@compiled
+def _hinge_sums(columns, codes, offsets, w, rows, features, split, knot, sides, table):  # type: ignore[no-untyped-def]
+    """Per bin: Σ w·b and Σ w·b·x for the hinges b of feature ``split`` at ``knot``.
+
+    Rows where a hinge is zero are never looked at. With both sides asked for, every row belongs to one of them
+    (the first half of the table is above, the second below), so that two columns cost one pass.
+    """
+    active = np.empty(TILE, np.uint32)
+    value = np.empty(TILE)
+    side = np.empty(TILE, np.uint32)
+    bins = np.uint32(table.shape[0] // sides.size)
+    for start in range(rows[0], rows[1], TILE):
+        count = 0
+        if sides.size == 2:
+            for i in range(start, min(start + TILE, rows[1])):
+                b = columns[split, i] - knot
+                active[count] = i
+                value[count] = abs(b) * w[i] if w.size > 0 else abs(b)
+                side[count] = bins if b < 0.0 else np.uint32(0)
+                count += b != 0.0
+        else:
+            for i in range(start, min(start + TILE, rows[1])):
+                b = (columns[split, i] - knot) * sides[0]
+                active[count] = i
+                value[count] = b * w[i] if w.size > 0 else b
+                side[count] = np.uint32(0)
+                count += b > 0.0
+        for f in range(features[0], features[1]):
+            x = columns[f]
+            code = codes[f]
+            base = np.uint32(offsets[f])
+            for a in range(count):
+                i = active[a]
+                b = value[a]
+                bin_ = side[a] + base + np.uint32(code[i])
+                table[bin_, 0] += b
+                table[bin_, 1] += b * x[i]
+
+
+@compiled
+def _suffix_products(tables, offsets, knots, out):  # type: ignore[no-untyped-def]
+    """Turn histograms (blocks, bins, 2) of v into ⟨v, c⟩ for every candidate c: Σ_{x>t} v·x − t·Σ_{x>t} v."""
+    for f in range(offsets.size - 1):
+        v, vx = 0.0, 0.0
+        for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
+            for block in range(tables.shape[0]):
+                v += tables[block, i, 0]
+                vx += tables[block, i, 1]
+            out[i] = vx - knots[i] * v
+
+
+@compiled_reduction
+def _residual_sums(columns, y, w, feature, knot, sign, intercept, coef, rows, rss, dots):  # type: ignore[no-untyped-def]
+    p = y.shape[0]
+    r = np.empty((p, TILE))
+    b = np.empty(TILE)
+    for start in range(rows[0], rows[1], TILE):
+        n = min(TILE, rows[1] - start)
+        for k in range(p):
+            for i in range(n):
+                r[k, i] = y[k, start + i] - intercept[k]
+        for m in range(feature.size):
+            _evaluate(columns[feature[m]], start, n, knot[m], sign[m], b)
+            for k in range(p):
+                beta = coef[m, k]
+                for i in range(n):
+                    r[k, i] -= beta * b[i]
+        for k in range(p):
+            squares, total = 0.0, 0.0
+            for i in range(n):
+                weighted = r[k, i] * w[start + i] if w.size > 0 else r[k, i]
+                squares += weighted * r[k, i]
+                total += weighted
+                r[k, i] = weighted
+            rss[k] += squares
+            dots[0, k] += total
+        for m in range(feature.size):
+            _evaluate(columns[feature[m]], start, n, knot[m], sign[m], b)
+            for k in range(p):
+                total = 0.0
+                for i in range(n):
+                    total += r[k, i] * b[i]
+                dots[1 + m, k] += total
+
+
+@compiled
+def _evaluate(x, start, n, knot, sign, out):  # type: ignore[no-untyped-def]
+    if sign == 0:
+        for i in range(n):
+            out[i] = x[start + i]
+    else:
+        for i in range(n):
+            out[i] = max(sign * (x[start + i] - knot), 0.0)
+
+
+class CpuRows:
+    """Rows in memory, (d, N) standardised columns with p responses (p, N); a :class:`RowSums`."""
+
+    def __init__(
+        self, columns: Floats, y: Floats, weights: Floats | None, grid: CandidateGrid, workers: Workers
+    ) -> None:
+        self.grid = grid
+        self._columns, self._y, self._workers = columns, y, workers
+        self._weights = np.empty(0) if weights is None else weights
+        d, n = columns.shape
+        dtype = np.uint8 if grid.most_bins <= 256 else np.uint16 if grid.most_bins <= 65_536 else np.uint32
+        self._codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
+        parts = workers.split(d, work=n * d * 4)
+        workers.run(lambda k: _encode(columns, grid.offsets, grid.knots, *parts[k], self._codes), len(parts))
+        # A power of two, so that two, four or eight threads get equal shares.
+        blocks = 1
+        while blocks < MOST_BLOCKS and n >= 2 * blocks * LEAST_BLOCK:
+            blocks *= 2
+        edges = [n * b // blocks for b in range(blocks + 1)]
+        self._blocks = list(zip(edges[:-1], edges[1:], strict=True))
+
+    def _jobs(self, work: int) -> list[tuple[range, tuple[int, int]]]:
+        """Share (blocks, features) among the threads: by blocks if there are enough, else by features."""
+        d, blocks = len(self._columns), len(self._blocks)
+        if blocks >= self._workers.threads:
+            return [(range(*part), (0, d)) for part in self._workers.split(blocks, work)]
+        return [(range(blocks), part) for part in self._workers.split(d, work)]
+
+    def opening(self) -> Opening:
+        """Sum what the search starts from: one pass."""
+        grid, y = self.grid, self._y
+        d, n = self._columns.shape
+        tables = np.zeros((len(self._blocks), grid.knots.size, 3 + 2 * len(y)))
+        jobs = self._jobs(work=n * d * (3 + 2 * len(y)) // 2)
+
+        def task(k: int) -> None:
+            blocks, features = jobs[k]
+            for block in blocks:
+                _opening_sums(
+                    self._columns, self._codes, grid.offsets, y, self._weights,
+                    self._blocks[block], features, tables[block],
+                )  # fmt: skip
+
+        self._workers.run(task, len(jobs))
+        above = np.empty(tables.shape[1:])
+        _suffix_sums(tables, grid.offsets, above)
+        mass, x, xx, t = above[:, 0], above[:, 1], above[:, 2], grid.knots
+        weighted = y if self._weights.size == 0 else y * self._weights
+        return Opening(
+            total=float(mass[0]),
+            mass=mass,
+            sums=x - t * mass,
+            norms=xx - t * (2 * x - t * mass),
+            cross=xx - t * x,
+            responses=above[:, 4::2] - t[:, None] * above[:, 3::2],
+            squares=np.einsum("kn,kn->k", weighted, y),
+        )
+
+    def hinge_products(self, feature: int, knot: float, sides: tuple[Side, ...]) -> Floats:
+        """Products of the hinges of one feature at one knot with every candidate: (sides, C), one pass for all sides."""
+        grid = self.grid
+        d, n = self._columns.shape
+        tables = np.zeros((len(self._blocks), len(sides), grid.knots.size, 2))
+        signs = np.array([side.value for side in sides], dtype=np.float64)
+        jobs = self._jobs(work=n * d)
+
+        def task(k: int) -> None:
+            blocks, features = jobs[k]
+            for block in blocks:
+                _hinge_sums(
+                    self._columns, self._codes, grid.offsets, self._weights,
+                    self._blocks[block], features, feature, knot, signs, tables[block].reshape(-1, 2),
+                )  # fmt: skip
+
+        self._workers.run(task, len(jobs))
+        products = np.empty((len(sides), grid.knots.size))
+        for s in range(len(sides)):
+            _suffix_products(tables[:, s], grid.offsets, grid.knots, products[s])
+        return products
+
+    def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
+        """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""
+        p, n = self._y.shape
+        rss = np.zeros((len(self._blocks), p))
+        dots = np.zeros((len(self._blocks), 1 + len(coef), p))
+        parts = self._workers.split(len(self._blocks), work=n * len(coef) * p // 4)
+
+        def task(k: int) -> None:
+            for block in range(*parts[k]):
+                _residual_sums(
+                    self._columns, self._y, self._weights, terms.feature, terms.knot, terms.sign,
+                    intercept, coef, self._blocks[block], rss[block], dots[block],
+                )  # fmt: skip
+
+        self._workers.run(task, len(parts))
+        return Residual(rss=rss.sum(axis=0), dots=dots.sum(axis=0))

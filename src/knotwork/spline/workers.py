@@ -1,0 +1,64 @@
+"""Ordinary threads for compiled kernels, alive for one fit.
+
+A pool that outlives the fit would be copied by ``fork`` without its threads and hang the child; numba's own pools
+break in more ways. What a part computes never depends on how many threads there are, only who computes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+# Below this many touched values a second thread costs more to wake than it saves.
+LEAST_WORK = 400_000
+
+
+def thread_count(n_jobs: int | None) -> int:
+    """Number of threads for ``n_jobs``: None and -1 are every core this process may use, -2 all but one.
+
+    The limit is numba's, which follows the CPU affinity and ``NUMBA_NUM_THREADS``; joblib's process pools set
+    that variable in their workers, so nested parallelism does not multiply.
+    """
+    import numba
+
+    cores = int(numba.config.NUMBA_NUM_THREADS)
+    if n_jobs is None:
+        return cores
+    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+
+class Workers:
+    """A few threads, started when first needed and gone with the ``with`` block.
+
+    >>> with Workers(2) as workers:
+    ...     workers.split(10, work=10**9)
+    [(0, 5), (5, 10)]
+    """
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+            self._pool = None
+
+    def split(self, count: int, work: int) -> list[tuple[int, int]]:
+        """Cut range(count) into as many equal parts as threads are worth waking for this much work."""
+        parts = max(1, min(self.threads, count, work // LEAST_WORK + 1))
+        edges = [count * k // parts for k in range(parts + 1)]
+        return list(zip(edges[:-1], edges[1:], strict=True))
+
+    def run(self, task: Callable[[int], Any], count: int) -> None:
+        """Call task(0) … task(count − 1), the last here and the others in the pool; raise what any of them raised."""
+        if count > 1 and self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="knotwork")
+        waiting = [self._pool.submit(task, k) for k in range(count - 1)] if self._pool is not None else []
+        task(count - 1)
+        for future in waiting:
+            future.result()
