@@ -14,6 +14,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
 from knotwork.errors import CategoryWarning, DataError
 from knotwork.spline.model import Floats
@@ -57,6 +58,7 @@ class TableEncoder:
         """Encode a frame, or pass a numeric array (N, d) on; refuse what is not finite."""
         frame = as_frame(X)
         if frame is None:
+            self._require_no_categories()
             matrix = X
         elif all(column.categories is None for column in self.columns):
             matrix = _numeric_matrix(frame)
@@ -64,16 +66,26 @@ class TableEncoder:
             # Column by column into place: no second copy of the table.
             matrix = np.empty((len(self.feature_names), len(frame))).T
             position = 0
-            for column in self.columns:
-                width = len(column.feature_names)
-                _encode_column(frame[column.name], column, matrix[:, position : position + width])
+            for how, column in zip(self.columns, frame.iter_columns(), strict=True):
+                width = len(how.feature_names)
+                _encode_column(column, how, matrix[:, position : position + width])
                 position += width
         require_finite(matrix, self.feature_names)
         return matrix
 
+    def _require_no_categories(self) -> None:
+        named = [column.name for column in self.columns if column.categories is not None]
+        if named:
+            raise DataError(
+                f"a model with text or categorical columns ({_listing(named)}) takes a table with the columns it was "
+                f"fitted to, got an array; pass a data frame"
+            )
+
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     """Wrap a pandas, polars, pyarrow … table; None for everything else."""
+    if isinstance(X, np.ndarray):
+        return None
     frame = nw.from_native(X, eager_only=True, pass_through=True)
     return frame if isinstance(frame, nw.DataFrame) else None
 
@@ -89,7 +101,7 @@ def learn_encoder(X: Any) -> TableEncoder:
     frame = as_frame(X)
     if frame is None:
         return TableEncoder(tuple(Column(f"x{k}") for k in range(X.shape[1])))
-    return TableEncoder(tuple(Column(str(name), _categories(frame[name])) for name in frame.columns))
+    return TableEncoder(tuple(Column(str(c.name), _categories(c)) for c in frame.iter_columns()))
 
 
 def _is_numeric(dtype: nw.dtypes.DType) -> bool:
@@ -109,10 +121,9 @@ def _categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
         return _object_categories(column)
     if column.dtype in (nw.String, nw.Categorical) or isinstance(column.dtype, nw.Enum):
         present = set(column.unique().to_list())
-        if column.dtype == nw.String:
-            return tuple(sorted(present))
-        # A categorical column has an order of its own.
-        return tuple(c for c in column.cat.get_categories().to_list() if c in present)
+        if isinstance(column.dtype, nw.Enum):  # somebody has given these an order
+            return tuple(c for c in column.dtype.categories if c in present)
+        return tuple(sorted(present))
     raise DataError(
         f"columns must hold numbers, booleans, text or categories, column {column.name!r} holds {column.dtype}; "
         f"turn it into a number (a date into days since a start, say) or leave it out"
@@ -135,18 +146,12 @@ def _object_categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
 
 def _numeric_matrix(frame: nw.DataFrame[Any]) -> Floats:
     """Return a frame's columns as a float matrix, a view of the frame's own memory where there is one."""
-    for name in frame.columns:
-        if not _is_numeric(frame[name].dtype) and frame[name].dtype != nw.Object:
-            raise _not_numeric(frame[name])
-    try:
+    if all(dtype in (nw.Float64, nw.Float32) for dtype in frame.schema.values()):
         return np.asarray(frame.to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError):
-        # Missing values in integer columns, or objects: name the column.
-        matrix = np.empty((len(frame.columns), len(frame))).T
-        for k, name in enumerate(frame.columns):
-            _encode_column(frame[name], Column(name), matrix[:, [k]])
-            matrix[:, k] = _numbers(frame[name])
-        return matrix
+    matrix = np.empty((len(frame.columns), len(frame))).T
+    for k, column in enumerate(frame.iter_columns()):
+        matrix[:, k] = _numbers(column)
+    return matrix
 
 
 def _not_numeric(column: nw.Series[Any]) -> DataError:
@@ -156,9 +161,10 @@ def _not_numeric(column: nw.Series[Any]) -> DataError:
 
 
 def _numbers(column: nw.Series[Any]) -> Floats:
+    if column.dtype == nw.String:
+        raise _not_numeric(column)
     try:
-        values = column.cast(nw.Float64) if _is_numeric(column.dtype) else column
-        return np.asarray(values.to_numpy(), dtype=np.float64)
+        return np.asarray(column.to_numpy(), dtype=np.float64)
     except (TypeError, ValueError):
         raise _not_numeric(column) from None
 
@@ -172,11 +178,11 @@ def _encode_column(column: nw.Series[Any], how: Column, out: Floats) -> None:
             f"columns must have no missing values, column {how.name!r} has {column.null_count()} of them; "
             f"drop those rows, or give the gap a category of its own with fill_null/fillna('missing')"
         )
-    values = np.asarray(column.to_list(), dtype=object)
     for k, category in enumerate(how.categories):
-        out[:, k] = values == category
-    unseen = sorted({str(v) for v in values[~out.any(axis=1)]})
-    if unseen:
+        out[:, k] = (column == category).to_numpy()
+    known: NDArray[np.bool_] = np.any(out, axis=1)
+    if not known.all():
+        unseen = sorted({str(v) for v, seen in zip(column.to_list(), known, strict=True) if not seen})
         warnings.warn(
             f"column {how.name!r} has categories that training did not see ({_listing(unseen)}); "
             f"they count as none of {_listing([str(c) for c in how.categories])}: all their indicators are 0",

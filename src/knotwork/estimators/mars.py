@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, TransformerMixin, _fit_context
 from sklearn.utils._param_validation import Interval, Options, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_array, check_consistent_length, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from knotwork.data.table import TableEncoder, as_frame, learn_encoder, require_finite
-from knotwork.errors import DataError, WeightWarning
+from knotwork.estimators.inputs import read_response, read_table, read_training_table, read_weights
 from knotwork.estimators.progress import forward_progress
 from knotwork.estimators.summary import summarise
-from knotwork.spline.fit import FitOptions, SplineFit, fit_spline
+from knotwork.spline.fit import FitOptions, Knot, SplineFit, fit_spline
 from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
 
@@ -59,7 +58,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
     spline_ : Spline, of the encoded features
     gcv_, grsq_, rss_, rsq_ : float, summed over the responses
     feature_importances_ : (n_features_in_,) rise in RSS without the feature, scaled to sum 1
-    knot_rows_ : list with, for each term of ``spline_``, the training rows whose value is its knot
+    knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that carry their values
     encoder_ : TableEncoder, from the table to the columns of ``spline_``
     fit_ : SplineFit, the whole record
 
@@ -89,7 +88,11 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
         "interaction": [StrOptions({"min"})],
         "compat": [StrOptions({"earth"}), None],
         "backend": [StrOptions({"auto", "cpu"})],
-        "n_jobs": [Interval(Integral, 1, None, closed="left"), Interval(Integral, None, -1, closed="right"), None],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
         "verbose": ["verbose"],
     }
 
@@ -124,11 +127,12 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the spline: X (N, d) table or array, y (N,) or (N, p), weights (N,) not negative."""
-        matrix, encoder = _read_training_table(self, X)
-        response = _read_response(y, len(matrix))
-        weights = None
+        matrix, encoder = read_training_table(self, X)
+        response = read_response(y, len(matrix))
+        weights, kept = None, None
         if sample_weight is not None:
-            matrix, response, weights = _apply_weights(sample_weight, matrix, response)
+            weights, kept = read_weights(sample_weight, matrix)
+            matrix, response, weights = matrix[kept], response[kept], weights[kept]
         options = FitOptions(
             max_terms=self.max_terms,
             penalty=self.penalty,
@@ -140,7 +144,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
             threads=thread_count(self.n_jobs),
         )
         with forward_progress(bool(self.verbose)) as report:
-            self.fit_ = fit_spline(
+            fitted = fit_spline(
                 matrix,
                 response.reshape(len(response), -1),
                 weights=weights,
@@ -148,18 +152,24 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
                 options=options,
                 report=report,
             )
+        if kept is not None:
+            knots = tuple(replace(knot, rows=kept[knot.rows]) for knot in fitted.knots)
+            fitted = replace(fitted, knots=knots)
+        self.fit_ = fitted
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1
         return self
 
     def predict(self, X: Any) -> Floats:
         """Evaluate the spline: (N, d) → (N,) or (N, p), as y was."""
-        values = self.spline_(_read_table(self, X))
+        matrix = read_table(self, X)
+        values = self.spline_(matrix)
         return values if self._flat_output else values.reshape(len(values), -1)
 
     def transform(self, X: Any) -> Floats:
         """Return the basis functions as columns: (N, d) → (N, terms), without the intercept."""
-        return self.spline_.basis(_read_table(self, X))
+        matrix = read_table(self, X)
+        return self.spline_.basis(matrix)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
         """Names of the basis functions, in the order of :meth:`transform`'s columns."""
@@ -176,6 +186,11 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
     def spline_(self) -> Spline:
         """The fitted spline."""
         return self._fitted.spline
+
+    @property
+    def knots_(self) -> tuple[Knot, ...]:
+        """The knots of the spline, each with the training rows whose value it is."""
+        return self._fitted.knots
 
     @property
     def gcv_(self) -> float:
@@ -200,7 +215,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
     @property
     def feature_importances_(self) -> Floats:
         """Rise in RSS when all terms of a column are left out and the rest is fitted again, scaled to sum 1: (d,)."""
-        costs = np.bincount(self.encoder_.source, self._fitted.feature_costs, minlength=len(self.encoder_.columns))
+        costs: Floats = np.bincount(
+            self.encoder_.source, self._fitted.feature_costs, minlength=len(self.encoder_.columns)
+        )
         return costs / costs.sum() if costs.sum() > 0 else costs
 
     @property
@@ -208,67 +225,3 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
         if not hasattr(self, "fit_"):
             raise AttributeError("this model has no spline yet; call fit(X, y) first")
         return self.fit_
-
-
-def _read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.floating], TableEncoder]:
-    """Check and encode a training table; sets n_features_in_ and feature_names_in_."""
-    frame = as_frame(X)
-    if frame is None:
-        X = validate_data(estimator, X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2)
-    else:
-        validate_data(estimator, X, skip_check_array=True)
-        if len(frame) < 2:
-            raise DataError(f"a fit needs at least 2 rows, got a table with {len(frame)} sample(s); add rows")
-    encoder = learn_encoder(X)
-    return encoder.encode(X), encoder
-
-
-def _read_table(estimator: BaseEstimator, X: Any) -> Floats:
-    """Check and encode a table to predict, with the columns of the training table."""
-    check_is_fitted(estimator)
-    if as_frame(X) is None:
-        X = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-    else:
-        validate_data(estimator, X, skip_check_array=True, reset=False)
-    return estimator.encoder_.encode(X)
-
-
-def _read_response(y: ArrayLike, rows: int) -> Floats:
-    if y is None:
-        raise DataError("a regression needs a target; requires y to be passed, but the target y is None")
-    y = check_array(y, ensure_2d=False, allow_nd=True, dtype=np.float64, ensure_all_finite=False, input_name="y")
-    if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
-        raise DataError(f"y must have shape (N,) or (N, outputs), got {y.shape}")
-    if len(y) != rows:
-        raise DataError(f"X and y must have the same number of rows, got inconsistent {rows} and {len(y)}")
-    outputs = y.reshape(len(y), -1)
-    require_finite(outputs, [f"y{k}" for k in range(outputs.shape[1])] if y.ndim == 2 else ["y"], what="response")
-    return y
-
-
-def _apply_weights(
-    sample_weight: ArrayLike, matrix: NDArray[np.floating], response: Floats
-) -> tuple[NDArray[np.floating], Floats, Floats]:
-    """Check the weights and leave out rows of weight zero, which count like rows that are not there."""
-    weights = np.asarray(_check_sample_weight(sample_weight, matrix, dtype=np.float64))
-    if (weights < 0).any():
-        raise DataError(
-            f"sample weights must not be negative, got {weights.min():g} in row {int(weights.argmin())}; "
-            f"use 0 to leave a row out"
-        )
-    kept = weights > 0
-    if kept.sum() < 2:
-        raise DataError(f"a fit needs at least 2 rows of positive weight, got {int(kept.sum())}; add rows or weight")
-    if not kept.all():
-        matrix, response, weights = matrix[kept], response[kept], weights[kept]
-    total = weights.sum()
-    if not np.isfinite(total):
-        raise DataError("sample weights must have a finite sum, got inf; divide them by their mean")
-    if total < 0.5 * len(weights):
-        warnings.warn(
-            f"the sample weights of {len(weights)} rows sum to {total:g}: GCV takes that for the number of "
-            f"observations and will allow few terms; divide the weights by their mean unless you mean it",
-            WeightWarning,
-            stacklevel=4,
-        )
-    return matrix, response, weights

@@ -21,8 +21,6 @@ def forward_progress(show: bool) -> Iterator[Callable[[Step], None] | None]:
         task = progress.add_task("starting", total=None)
 
         def report(step: Step) -> None:
-            progress.update(
-                task, description=f"{step.terms} terms, R² {step.rsq:.4f}, GRSq {step.grsq:.4f}", advance=1
-            )
+            progress.update(task, description=f"{step.terms} terms, R² {step.rsq:.4f}, GRSq {step.grsq:.4f}", advance=1)
 
         yield report

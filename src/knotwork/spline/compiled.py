@@ -13,11 +13,11 @@ import numba
 from numba.core import event
 
 compiled = numba.njit(nogil=True, cache=True)
-# For reductions over rows: lets the compiler keep several partial sums, still the same ones in every run.
-compiled_reduction = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"})
+# For reductions over (finite) rows: lets the compiler keep several partial results, the same ones in every run.
+compiled_reduction = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
 
 
-class _Announcer(event.Listener):  # type: ignore[misc]
+class _Announcer(event.Listener):
     """Says once per process that kernels are being compiled, and only if they really are."""
 
     def __init__(self) -> None:
@@ -37,4 +37,4 @@ class _Announcer(event.Listener):  # type: ignore[misc]
         pass
 
 
-event.register("numba:compile", _Announcer())
+event.register("numba:compile", _Announcer())  # type: ignore[no-untyped-call]

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.spline.forward import Step, forward
-from knotwork.spline.knots import Spans, choose_candidates, default_spans
+from knotwork.spline.knots import Spans, choose_candidates, default_spans, rows_at
 from knotwork.spline.model import Floats, Hinge, Linear, Spline, Term
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import TermTable
-from knotwork.spline.prune import prune
+from knotwork.spline.prune import PruningPath, prune
 from knotwork.spline.refit import Refit, feature_costs, refit, term_costs
 from knotwork.spline.rules import EARTH, OWN, gcv
 from knotwork.spline.scaling import Scaling, standardise, standardise_response
@@ -21,6 +21,8 @@ from knotwork.spline.workers import Workers
 
 # Knots per feature when there are more to choose from: with the feature itself, 256 bins to a one-byte code.
 AUTO_KNOTS = 255
+# Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
+MOST_KNOT_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -32,9 +34,19 @@ class FitOptions:
     threshold: float = 1e-3
     minspan: int | None = None
     endspan: int | None = None
-    max_knots: int | None | str = "auto"
+    max_knots: int | str | None = "auto"
     compat: str | None = None
     threads: int = 1
+
+
+@dataclass(frozen=True)
+class Knot:
+    """A knot of a fitted spline and the training rows that carry its value: all of them, or the first 1000."""
+
+    feature: int
+    value: float
+    count: int
+    rows: NDArray[np.intp]
 
 
 @dataclass(frozen=True)
@@ -44,29 +56,40 @@ class SplineFit:
     spline : the pruned spline, in the units of the data
     forward_terms : all terms of the forward pass, in order
     selected : which of them the spline kept, (M,)
+    knots : the knots of the spline's hinges, each once, in the order of the terms
     rss, gcv, rsq, grsq : of the spline, summed over responses
-    term_costs : (M,) rise in RSS without each term
-    feature_costs : (d,) rise in RSS without any term of each feature
     steps, stopped : the forward pass, step by step, and why it ended
-    path_rss, path_gcv : (sizes,) of the best subset of each size, the intercept alone first
+    pruning : the best subset of each size, in standardised units
+    standardised : the spline's coefficients before the scaling was undone
+    unit : what one unit of a standardised sum of squares is worth
     """
 
     spline: Spline
     forward_terms: tuple[Term, ...]
     selected: NDArray[np.intp]
+    knots: tuple[Knot, ...]
     rss: float
     gcv: float
     rsq: float
     grsq: float
-    term_costs: Floats
-    feature_costs: Floats
     steps: tuple[Step, ...]
     stopped: str
-    path_rss: Floats
-    path_gcv: Floats
+    pruning: PruningPath
+    standardised: Refit
+    unit: float
     spans: Spans
     penalty: float
     total: float
+
+    @property
+    def term_costs(self) -> Floats:
+        """Rise in RSS without each term, the others fitted again: (M,)."""
+        return term_costs(self.standardised) * self.unit
+
+    @property
+    def feature_costs(self) -> Floats:
+        """Rise in RSS without any term of each feature, the others fitted again: (d,)."""
+        return feature_costs(self.standardised, len(self.spline.feature_names)) * self.unit
 
 
 def fit_spline(
@@ -80,12 +103,12 @@ def fit_spline(
 ) -> SplineFit:
     """Fit a first-order spline to finite data: X (N, d), y (N, p), weights (N,) all positive.
 
-    >>> x = np.linspace(-1, 1, 200)[:, None]
-    >>> fit = fit_spline(x, np.abs(x), names=["x"])
+    >>> x = np.arange(0.0, 101.0)[:, None]
+    >>> fit = fit_spline(x, 3 * np.abs(x - 52) + 7, names=["x"])
     >>> print(fit.spline)
-    0.00502513
-      + 1·h(x - 0.00502513)
-      + 1·h(0.00502513 - x)
+    7
+      + 3·h(x - 52)
+      + 3·h(52 - x)
     """
     options = options or FitOptions()
     rules = EARTH if options.compat == "earth" else OWN
@@ -94,9 +117,8 @@ def fit_spline(
     total = float(len(X)) if weights is None else float(weights.sum())
     spans = default_spans(total, X.shape[1], options.minspan, options.endspan)
     max_terms = options.max_terms or min(200, max(20, 2 * X.shape[1])) + 1
-    max_knots = options.max_knots if isinstance(options.max_knots, int) else AUTO_KNOTS
-    if options.max_knots is None or (rules.free_knots and options.max_knots == "auto"):
-        max_knots = None
+    automatic = None if rules.free_knots else AUTO_KNOTS
+    max_knots = automatic if isinstance(options.max_knots, str) else options.max_knots
 
     with Workers(options.threads) as workers:
         columns, x_scaling = standardise(X, workers)
@@ -104,46 +126,71 @@ def fit_spline(
         grid = choose_candidates(columns, weights, spans, max_knots, workers)
         rows = CpuRows(columns, responses, weights, grid, workers)
         path = forward(
-            rows, max_terms=max_terms, penalty=penalty, threshold=options.threshold, rules=rules, report=report
+            rows,
+            max_terms=max_terms,
+            penalty=penalty,
+            threshold=options.threshold,
+            rules=rules,
+            scale=x_scaling.scale,
+            report=report,
         )
         prefixes = rules.prefixes if len(responses) == 1 else rules.prefixes_many
         pruned = prune(path, penalty=penalty, prefixes=prefixes)
-        chosen = pruned.subsets[pruned.best]
+        chosen = pruned.best
         fitted = refit(rows, path, chosen)
 
-    unit = float(y_scaling.scale[0]) ** -2  # of squares of the response
+        knots = _find_knots(path.terms, X, columns, workers)
+
+    with np.errstate(over="ignore", under="ignore"):  # RSS itself may be beyond the range of floats
+        unit = float(y_scaling.scale[0] ** -2.0)
     rss, null_rss = float(fitted.rss.sum()), path.null_rss
     score, null_score = gcv(rss, total, len(chosen), penalty), gcv(null_rss, total, 1, penalty)
-    forward_terms = _terms_in_data_units(path.terms, x_scaling)
+    forward_terms = tuple(
+        Linear(f) if sign == 0 else Hinge(f, knots[f, knot].value, sign) for f, knot, sign in path.terms.entries()
+    )
+    kept = [(f, knot) for f, knot, sign in fitted.terms.entries() if sign != 0]
     return SplineFit(
         spline=_spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling),
         forward_terms=forward_terms,
         selected=chosen[1:] - 1,
+        knots=tuple(knots[key] for key in dict.fromkeys(kept)),
         rss=rss * unit,
         gcv=score * unit,
         # A constant response leaves nothing to explain.
         rsq=1 - rss / null_rss if null_rss > 0 else 0.0,
         grsq=1 - score / null_score if null_rss > 0 else 0.0,
-        term_costs=term_costs(fitted) * unit,
-        feature_costs=feature_costs(fitted, X.shape[1]) * unit,
         steps=tuple(Step(s.terms, s.rss * unit, s.rsq, s.grsq) for s in path.steps),
         stopped=path.stopped,
-        path_rss=pruned.rss * unit,
-        path_gcv=pruned.gcv * unit,
+        pruning=pruned,
+        standardised=fitted,
+        unit=unit,
         spans=spans,
         penalty=penalty,
         total=total,
     )
 
 
-def _terms_in_data_units(terms: TermTable, scaling: Scaling) -> tuple[Term, ...]:
-    out: list[Term] = []
-    for f, knot, sign in zip(terms.feature.tolist(), terms.knot.tolist(), terms.sign.tolist(), strict=True):
-        if sign == 0:
-            out.append(Linear(f))
-        else:
-            out.append(Hinge(f, float((knot + scaling.centre[f]) / scaling.scale[f]), sign))
-    return tuple(out)
+def _find_knots(
+    terms: TermTable, X: NDArray[np.floating], columns: Floats, workers: Workers
+) -> dict[tuple[int, float], Knot]:
+    """Look up the data values and rows behind the standardised knots, so that no rounding of the scaling is left."""
+    keys = list(dict.fromkeys((f, knot) for f, knot, sign in terms.entries() if sign != 0))
+    found: dict[tuple[int, float], Knot] = {}
+
+    def look_up(f: int, knot: float) -> None:
+        rows = np.empty(MOST_KNOT_ROWS, dtype=np.intp)
+        count = rows_at(columns[f], knot, rows)
+        rows = rows[:count].copy()
+        found[f, knot] = Knot(feature=f, value=float(X[rows[0], f]), count=count, rows=rows)
+
+    parts = workers.split(len(keys), work=columns.shape[1] * len(keys) // 4)
+
+    def task(k: int) -> None:
+        for f, knot in keys[slice(*parts[k])]:
+            look_up(f, knot)
+
+    workers.run(task, len(parts))
+    return found
 
 
 def _spline(

@@ -20,11 +20,10 @@ import numpy as np
 from knotwork.spline.compiled import compiled
 from knotwork.spline.knots import CandidateGrid
 from knotwork.spline.model import Floats
-from knotwork.spline.moments.moments import Opening, RowSums, Side, TermTable
+from knotwork.spline.moments.moments import BOTH, Opening, RowSums, Side, TermTable
 from knotwork.spline.rules import Rules, gcv
 
-# A feature is in the span when the model leaves less than this share of its variance unexplained.
-IN_SPAN = 1e-8
+BETTER = 1 + 1e-11
 
 
 @dataclass(frozen=True)
@@ -58,26 +57,27 @@ class ForwardPass:
 
 
 @compiled
-def _best_candidate(offsets, norms, cross, dots, base, collinear, jump_limit, room):  # type: ignore[no-untyped-def]
+def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, collinear, jump_limit, room):  # type: ignore[no-untyped-def]
     """Return (position, RSS drop) of the best next step; a feature's own position means that it enters linearly.
 
     norms, cross, dots : of the candidates' parts outside the span; base : the norms they had beside the intercept.
-    Knots are tried from the highest down and a later one must be strictly better.
+    least : norms up to which each feature counts as in the span.
+    Knots are tried from the highest down. A later feature must be better by more than rounding, so that of two equal
+    columns the first is taken.
     """
     best, best_drop = -1, 0.0
     p = dots.shape[1]
     for f in range(offsets.size - 1):
         x = offsets[f]
-        free = norms[x] > IN_SPAN * base[x]
+        free = norms[x] > least[f]
         drop_x = 0.0
+        own, own_drop = -1, 0.0
         if free:
             for k in range(p):
                 drop_x += dots[x, k] ** 2 / norms[x]
-            if drop_x > best_drop:
-                best, best_drop = x, drop_x
-            if room < 2:
-                continue
-        for i in range(offsets[f + 1] - 1, x, -1):
+            own, own_drop = x, drop_x * bend_gain
+        first = x if not free or room >= 2 else offsets[f + 1] - 1
+        for i in range(offsets[f + 1] - 1, first, -1):
             slope = cross[i] / norms[x] if free else 0.0
             norm = norms[i] - slope * cross[i]
             if norm < collinear * base[i] or norm <= 0.0:
@@ -86,21 +86,35 @@ def _best_candidate(offsets, norms, cross, dots, base, collinear, jump_limit, ro
             for k in range(p):
                 drop += (dots[i, k] - slope * dots[x, k]) ** 2
             drop = drop_x + drop / norm
-            if drop > best_drop and drop <= jump_limit:
-                best, best_drop = i, drop
+            if drop > own_drop and drop <= jump_limit:
+                own, own_drop = i, drop
+        if own_drop > best_drop * BETTER:
+            best, best_drop = own, drop_x if own == x else own_drop
     return best, best_drop
 
 
 @compiled
-def _absorb(raw, length, projection, own, q, norms, cross, dots):  # type: ignore[no-untyped-def]
-    """Set q = raw/length and take the parts along q out of the candidates' products."""
-    for i in range(q.size):
-        q[i] = raw[i] / length
-    for i in range(q.size):
-        norms[i] -= q[i] * q[i]
-        cross[i] -= q[i] * q[own[i]]
+def _absorb(products, r, length, projection, own, q, norms, cross, dots):  # type: ignore[no-untyped-def]
+    """Write the next row of q, from a column's raw products and its products r with the earlier rows.
+
+    The parts along q are taken out of the candidates' norms, cross terms and products with the residual. Candidates
+    are done in strips that stay in the nearest cache while all rows of q pass over them.
+    """
+    size, candidates = r.size, products.size
+    new = q[size]
+    for start in range(0, candidates, 1024):
+        stop = min(start + 1024, candidates)
+        strip = products[start:stop] / length
+        for m in range(size):
+            row, factor = q[m, start:stop], r[m] / length
+            for i in range(strip.size):
+                strip[i] -= factor * row[i]
+        new[start:stop] = strip
+    for i in range(candidates):
+        norms[i] -= new[i] * new[i]
+        cross[i] -= new[i] * new[own[i]]
         for k in range(projection.size):
-            dots[i, k] -= q[i] * projection[k]
+            dots[i, k] -= new[i] * projection[k]
 
 
 class _Span:
@@ -117,20 +131,20 @@ class _Span:
         self.dots = opening.responses.copy()
         self.size = 0
         # The intercept; the responses are centred, so it explains nothing more of them.
-        self._add(opening.sums, float(np.sqrt(opening.total)), np.zeros(responses))
+        self._add(opening.sums, np.empty(0), float(np.sqrt(opening.total)), np.zeros(responses))
         self.base = self.norms.copy()
 
     def append(self, position: int, products: Floats) -> None:
         """Add the candidate at a position, given its raw products with all candidates."""
-        r = self.q[: self.size, position]
         length = float(np.sqrt(self.norms[position]))
-        self.factor[: self.size, self.size] = r
-        self._add(products - r @ self.q[: self.size], length, self.dots[position] / length)
+        self._add(products, self.q[: self.size, position].copy(), length, self.dots[position] / length)
 
-    def _add(self, raw: Floats, length: float, projection: Floats) -> None:
-        self.factor[self.size, self.size] = length
-        self.projection[self.size] = projection
-        _absorb(raw, length, projection, self._own, self.q[self.size], self.norms, self.cross, self.dots)
+    def _add(self, products: Floats, r: Floats, length: float, projection: Floats) -> None:
+        m = self.size
+        self.factor[:m, m] = r
+        self.factor[m, m] = length
+        self.projection[m] = projection
+        _absorb(products, r, length, projection, self._own, self.q, self.norms, self.cross, self.dots)
         self.size += 1
 
 
@@ -141,14 +155,19 @@ def forward(
     penalty: float,
     threshold: float,
     rules: Rules,
+    scale: Floats,
     report: Callable[[Step], None] | None = None,
 ) -> ForwardPass:
-    """Add terms until nothing is gained; ``max_terms`` counts the intercept."""
+    """Add terms until nothing is gained; ``max_terms`` counts the intercept, ``scale`` (d,) is that of the features."""
     grid, opening = rows.grid, rows.opening()
     span = _Span(opening, grid, max_terms + 1)
+    least = rules.in_span * span.base[grid.linear]
+    if rules.in_span_raw > 0:
+        with np.errstate(over="ignore"):  # values so small that their squares do not exist are in no span
+            least = np.maximum(least, rules.in_span_raw * scale**2)
     linear_products: dict[int, Floats] = {}
     chosen: list[tuple[int, float, int]] = []  # feature, knot, sign
-    mixing = [np.array([1.0])]  # each term in the span's columns: 1, and x or (x − t)₊ as they were appended
+    mix = np.eye(max_terms + 1)  # the terms, as columns, in the span's own: 1, and x or (x − t)₊ as they were appended
     null_rss = rss = float(opening.squares.sum())
     null_gcv = gcv(null_rss, opening.total, 1, penalty)
     counter, last_drop = 1, np.inf
@@ -161,7 +180,7 @@ def forward(
             stopped = f"reached max_terms ({max_terms})"
             break
         position, drop = _best_candidate(
-            grid.offsets, span.norms, span.cross, span.dots, span.base,
+            grid.offsets, span.norms, span.cross, span.dots, span.base, least, 1 + rules.bend_gain,
             rules.collinear if counter >= rules.settled else rules.collinear_early,
             rules.greatest_jump * last_drop, room,
         )  # fmt: skip
@@ -170,7 +189,7 @@ def forward(
             break
         f, knot = int(grid.feature[position]), float(grid.knots[position])
         x = int(grid.offsets[f])
-        is_linear, is_free = position == x, span.norms[x] > IN_SPAN * span.base[x]
+        is_linear, is_free = position == x, span.norms[x] > least[f]
         added = 2 if is_free and not is_linear else 1
         new_rss = max(rss - drop, 0.0)
         rsq = 1 - new_rss / null_rss
@@ -178,18 +197,17 @@ def forward(
         if drop / null_rss < threshold:
             stopped = f"the next term would raise R² by less than {threshold:g}"
             break
-        if grsq < -10:
+        if grsq < -10 and threshold > 0:
             stopped = "GRSq fell below -10: too many terms for so few observations"
             break
 
         if is_free:
             # Both hinges in one pass; x − t is their difference.
-            above, below = rows.hinge_products(f, knot, (Side.ABOVE, Side.BELOW))
+            above, below = rows.hinge_products(f, knot, BOTH)
             linear_products[f] = above - below + knot * opening.sums
             span.append(x, linear_products[f])
             if is_linear:
                 chosen.append((f, 0.0, 0))
-                mixing.append(np.eye(span.size)[-1])
         elif f in linear_products and 2 * opening.mass[position] > opening.total:
             # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
             (below,) = rows.hinge_products(f, knot, (Side.BELOW,))
@@ -198,12 +216,13 @@ def forward(
             (above,) = rows.hinge_products(f, knot, (Side.ABOVE,))
         if not is_linear:
             span.append(position, above)
-            unit = np.eye(span.size)
             chosen.append((f, knot, 1))
-            mixing.append(unit[-1])
             if is_free:
                 chosen.append((f, knot, -1))
-                mixing.append(unit[-1] - unit[-2] + knot * unit[0])
+                # (x − t)₊ is the last column of the span, (t − x)₊ that less x plus t.
+                hinge, mirrored = span.size - 2, span.size - 1
+                mix[hinge, hinge], mix[mirrored, hinge] = 0.0, 1.0
+                mix[0, mirrored], mix[hinge, mirrored], mix[mirrored, mirrored] = knot, -1.0, 1.0
 
         counter += 2 if rules.count_pairs else added
         rss, last_drop = new_rss, drop
@@ -214,11 +233,8 @@ def forward(
             stopped = f"R² reached {1 - threshold:g}"
 
     m = span.size
-    mix = np.zeros((m, m))
-    for k, column in enumerate(mixing):
-        mix[: column.size, k] = column
     # The terms as they are written, triangular again.
-    rotation, factor = np.linalg.qr(span.factor[:m, :m] @ mix)
+    rotation, factor = np.linalg.qr(span.factor[:m, :m] @ mix[:m, :m])
     table = np.array(chosen, dtype=np.float64).reshape(-1, 3)
     return ForwardPass(
         terms=TermTable(table[:, 0].astype(np.int64), table[:, 1].copy(), table[:, 2].astype(np.int64)),

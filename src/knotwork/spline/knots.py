@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.spline.compiled import compiled
+from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.model import Floats
 from knotwork.spline.workers import Workers
 
@@ -71,48 +71,50 @@ def default_spans(n: float, d: int, minspan: int | None, endspan: int | None) ->
     return Spans(minspan=max(1, minspan), endspan=max(1, min(endspan, int(n) // 2 - 1)))
 
 
-@compiled
-def _sort(x):  # type: ignore[no-untyped-def]
-    """Sort a column by dealing it into equal cells and sorting each: linear time unless the values are very uneven."""
+@compiled_reduction
+def _range(x):  # type: ignore[no-untyped-def]
     low, high = x[0], x[0]
     for v in x:
         low, high = min(low, v), max(high, v)
+    return low, high
+
+
+@compiled
+def _sort(x):  # type: ignore[no-untyped-def]
+    """Sort a column by dealing it into equal cells and sorting each: linear time unless the values are very uneven."""
+    low, high = _range(x)
     cells = x.size
     factor = (cells - 1) / (high - low) if high > low else 0.0
+    cell_of = np.empty(x.size, np.int32)
+    for i in range(x.size):
+        cell_of[i] = np.int32((x[i] - low) * factor)
     end = np.zeros(cells + 1, np.int32)
-    for v in x:
-        end[int((v - low) * factor) + 1] += 1
+    for cell in cell_of:
+        end[cell + 1] += 1
     for cell in range(cells):
         end[cell + 1] += end[cell]
     out = np.empty_like(x)
-    for v in x:
-        cell = int((v - low) * factor)
-        out[end[cell]] = v
-        end[cell] += 1
-    first = 0
-    for cell in range(cells):
-        last = end[cell]
-        if last - first > 24:
-            i = first + 1
-            while i < last and out[i - 1] <= out[i]:  # equal values fill a cell in order
-                i += 1
-            if i < last:
-                out[first:last].sort()
-        else:
-            for i in range(first + 1, last):
-                v = out[i]
-                k = i - 1
-                while k >= first and out[k] > v:
-                    out[k + 1] = out[k]
-                    k -= 1
-                out[k + 1] = v
-        first = last
+    for i in range(x.size):
+        out[end[cell_of[i]]] = x[i]
+        end[cell_of[i]] += 1
+    # Values are out of order inside their cells only; many to a cell means that cells do not help here.
+    patience = 16 * x.size
+    for i in range(1, x.size):
+        v = out[i]
+        k = i - 1
+        while k >= 0 and out[k] > v:
+            out[k + 1] = out[k]
+            k -= 1
+        out[k + 1] = v
+        patience -= i - k
+        if patience < 0:
+            return np.sort(x)
     return out
 
 
 @compiled
-def _select_knots(ordered, upto, minspan, endspan, out):  # type: ignore[no-untyped-def]
-    """Write the knots of one column in falling order, return how many.
+def _select_knots(ordered, upto, minspan, endspan, max_knots):  # type: ignore[no-untyped-def]
+    """Return the knots of one column, rising; ``max_knots`` of them at most, unless it is 0.
 
     ordered : the column, sorted
     upto : observations up to and including each entry; an array of one entry says how many each of them stands for
@@ -125,40 +127,63 @@ def _select_knots(ordered, upto, minspan, endspan, out):  # type: ignore[no-unty
     while top > 0 and ordered[top - 1] == ordered[last]:
         top -= 1
     if top == 0:
-        return 0  # constant
+        return np.empty(0)  # constant
     # Positions are counted from the first of the tied maxima.
     tied = total - (each * top if counted else upto[top - 1]) - 1.0
     spare = (total - 2.0 * endspan) % minspan
     position = total - endspan - (minspan // 2 if spare == 0.0 else spare // 2.0)
+    falling = np.empty(max(0, int((position - endspan) / minspan) + 1))
     count = 0
     i = last
-    while position > endspan:
+    while position > endspan and position - tied > endspan:
         # Weights are sums of floats: a position counts as reached a rounding error early.
         adjusted = position - tied - 1e-9 * total
-        if adjusted + 1e-9 * total <= endspan:
-            break
         if counted:
             i = int(np.ceil(adjusted / each)) - 1
         else:
             while i > 0 and upto[i - 1] >= adjusted:
                 i -= 1
-        if i < top and (count == 0 or ordered[i] != out[count - 1]):
-            out[count] = ordered[i]
+        # A hinge at the least value is the feature itself, moved.
+        if i < top and ordered[i] > ordered[0] and (count == 0 or ordered[i] != falling[count - 1]):
+            falling[count] = ordered[i]
             count += 1
         position -= minspan
-    return count
+    if max_knots == 0 or count <= max_knots:
+        return falling[:count][::-1].copy()
+    # Spread evenly over the mean of rank and value: ranks alone would leave the tails without knots.
+    knots = np.empty(max_knots)
+    kept, due = 0, 0.5
+    bottom, width = falling[count - 1], falling[0] - falling[count - 1]
+    for k in range(count):
+        knot = falling[count - 1 - k]
+        place = max_knots * (0.5 * (k + 0.5) / count + 0.5 * (knot - bottom) / width)
+        if place >= due and kept < max_knots:
+            knots[kept] = knot
+            kept += 1
+            due = np.floor(place + 0.5) + 0.5
+    return knots[:kept]
 
 
-def _ordered(column: Floats, weights: Floats | None, rows: NDArray[np.intp] | None) -> tuple[Floats, Floats]:
-    """Sort one column, or the given rows of it, standing for all; the second result is as ``_select_knots`` takes it."""
+@compiled
+def _knots_of_column(column, minspan, endspan, max_knots):  # type: ignore[no-untyped-def]
+    return _select_knots(_sort(column), np.ones(1), minspan, endspan, max_knots)
+
+
+def _knots_of_weighted_column(
+    column: Floats, weights: Floats | None, rows: NDArray[np.intp] | None, spans: tuple[float, float, int]
+) -> Floats:
+    """Choose the knots of a column whose rows count unequally, or of a sample of it that stands for all."""
     total = float(column.size) if weights is None else float(weights.sum())
     if rows is not None:
         column, weights = column[rows], None if weights is None else weights[rows]
     if weights is None:
-        return _sort(column), np.array([total / column.size])
-    order = np.argsort(column, kind="stable")
-    upto = np.cumsum(weights[order])
-    return column[order], upto * (total / upto[-1])
+        ordered, upto = _sort(column), np.array([total / column.size])
+    else:
+        order = np.argsort(column, kind="stable")
+        ordered, upto = column[order], np.cumsum(weights[order])
+        upto *= total / upto[-1]
+    knots: Floats = _select_knots(ordered, upto, *spans)
+    return knots
 
 
 def choose_candidates(
@@ -176,20 +201,33 @@ def choose_candidates(
         rows = np.sort(np.random.default_rng(0).choice(n, SAMPLE, replace=False))
     knots: list[Floats] = [np.empty(0)] * d
 
-    def choose(f: int) -> None:
-        ordered, upto = _ordered(columns[f], weights, rows)
-        buffer = np.empty(ordered.size)
-        count = _select_knots(ordered, upto, float(spans.minspan), float(spans.endspan), buffer)
-        chosen = buffer[:count][::-1]
-        if max_knots is not None and count > max_knots:
-            chosen = chosen[np.linspace(0, count - 1, max_knots).round().astype(np.intp)]
-        knots[f] = chosen.copy()
+    limits = (float(spans.minspan), float(spans.endspan), max_knots or 0)
 
     parts = workers.split(d, work=n * d)
-    workers.run(lambda k: [choose(f) for f in range(*parts[k])], len(parts))
+
+    def task(k: int) -> None:
+        for f in range(*parts[k]):
+            if weights is None and rows is None:
+                knots[f] = _knots_of_column(columns[f], *limits)
+            else:
+                knots[f] = _knots_of_weighted_column(columns[f], weights, rows, limits)
+
+    workers.run(task, len(parts))
     sizes = np.array([k.size + 1 for k in knots])
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     flat = np.zeros(offsets[-1])
     for f, k in enumerate(knots):
         flat[offsets[f] + 1 : offsets[f + 1]] = k
     return CandidateGrid(offsets=offsets, knots=flat, feature=np.repeat(np.arange(len(sizes)), sizes))
+
+
+@compiled
+def rows_at(column, value, out):  # type: ignore[no-untyped-def]
+    """Write the first rows where a column (N,) equals a value into ``out``; return how many there are in all."""
+    count = 0
+    for i in range(column.size):
+        if column[i] == value:
+            if count < out.size:
+                out[count] = i
+            count += 1
+    return count

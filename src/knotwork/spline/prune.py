@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import solve_triangular
 
 from knotwork.spline.compiled import compiled
 from knotwork.spline.forward import ForwardPass
@@ -23,15 +22,19 @@ from knotwork.spline.rules import gcv
 class PruningPath:
     """The best subset found for each size.
 
-    subsets : subsets[k] holds k + 1 columns of the factor, column 0 (the intercept) always among them
+    members : (sizes, columns) row k marks the k + 1 columns of the factor in the subset; column 0, the intercept, is
+        in all of them
     rss, gcv : (sizes,) of each
-    best : the index of the subset with the least GCV
     """
 
-    subsets: tuple[NDArray[np.intp], ...]
+    members: NDArray[np.bool_]
     rss: Floats
     gcv: Floats
-    best: int
+
+    @property
+    def best(self) -> NDArray[np.intp]:
+        """Columns of the subset with the least GCV, in rising order."""
+        return np.flatnonzero(self.members[np.argmin(self.gcv)])
 
 
 @compiled
@@ -59,10 +62,26 @@ def _move_to_end(factor, inverse, z, order, start, size):  # type: ignore[no-unt
 
 
 @compiled
-def _eliminate(factor, inverse, z, rss, prefixes, best_rss, best_order):  # type: ignore[no-untyped-def]
-    """Drop one column after the other; best_rss[k] and best_order[k, :k + 1] are the best subset of k + 1 columns."""
+def _invert(factor):  # type: ignore[no-untyped-def]
+    """Invert an upper triangular matrix by back substitution."""
+    n = len(factor)
+    inverse = np.zeros((n, n))
+    for k in range(n):
+        inverse[k, k] = 1.0 / factor[k, k]
+        for i in range(k - 1, -1, -1):
+            total = 0.0
+            for j in range(i + 1, k + 1):
+                total += factor[i, j] * inverse[j, k]
+            inverse[i, k] = -total / factor[i, i]
+    return inverse
+
+
+@compiled
+def _eliminate(factor, z, rss, prefixes, best_rss, members):  # type: ignore[no-untyped-def]
+    """Drop one column after the other; best_rss[k] and members[k] are the best subset of k + 1 columns."""
     columns, p = z.shape
     order = np.arange(columns)
+    inverse = _invert(factor)
     size = columns
     while True:
         # All prefixes of this ordering are subsets; the shorter ones cost the entries of z that they leave out.
@@ -70,7 +89,9 @@ def _eliminate(factor, inverse, z, rss, prefixes, best_rss, best_order):  # type
         for k in range(size - 1, -1, -1):
             if (prefixes or k == size - 1) and reached < best_rss[k]:
                 best_rss[k] = reached
-                best_order[k, : k + 1] = order[: k + 1]
+                members[k] = False
+                for j in range(k + 1):
+                    members[k, order[j]] = True
             for j in range(p):
                 reached += z[k, j] ** 2
         if size == 1:
@@ -96,14 +117,11 @@ def _eliminate(factor, inverse, z, rss, prefixes, best_rss, best_order):  # type
 def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
     """Find the best subset of each size and the size with the least GCV."""
     columns = len(path.factor)
-    inverse = solve_triangular(path.factor, np.eye(columns))
-    best_rss = np.full(columns, np.inf)
-    best_order = np.zeros((columns, columns), dtype=np.intp)
-    _eliminate(path.factor.copy(), inverse, path.projection.copy(), path.rss, prefixes, best_rss, best_order)
-    scores = np.array([gcv(rss, path.total, k + 1, penalty) for k, rss in enumerate(best_rss)])
+    rss = np.full(columns, np.inf)
+    members = np.zeros((columns, columns), dtype=np.bool_)
+    _eliminate(path.factor.copy(), path.projection.copy(), path.rss, prefixes, rss, members)
     return PruningPath(
-        subsets=tuple(np.sort(best_order[k, : k + 1]) for k in range(columns)),
-        rss=best_rss,
-        gcv=scores,
-        best=int(np.argmin(scores)),
+        members=members,
+        rss=rss,
+        gcv=np.array([gcv(rss[k], path.total, k + 1, penalty) for k in range(columns)]),
     )

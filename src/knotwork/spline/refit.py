@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve
 
 from knotwork.spline.forward import ForwardPass
 from knotwork.spline.model import Floats
@@ -27,46 +26,47 @@ class Refit:
     """Least squares on the chosen terms, in standardised units.
 
     terms : the chosen terms; intercept : (p,); coef : (M, p); rss : (p,) of the true residual
-    factor : (1 + M, 1 + M) triangular factor of [1, B]
+    inverse : (1 + M, 1 + M) inverse of the triangular factor of [1, B]
     """
 
     terms: TermTable
     intercept: Floats
     coef: Floats
     rss: Floats
-    factor: Floats
+    inverse: Floats
 
 
 def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp]) -> Refit:
     """Fit the chosen columns of the forward pass (0 is the intercept) and polish the coefficients."""
     rotation, factor = np.linalg.qr(path.factor[:, chosen])
-    beta = np.linalg.solve(factor, rotation.T @ path.projection)
+    inverse = np.linalg.inv(factor)
+    beta = inverse @ (rotation.T @ path.projection)
     terms = path.terms[chosen[1:] - 1]
-    rss = np.full(beta.shape[1], np.inf)
+    previous, rss = beta, np.full(beta.shape[1], np.inf)
     for _ in range(MOST_PASSES):
         residual = rows.residual(terms, beta[0], beta[1:])
         if residual.rss.sum() >= rss.sum():
-            break  # rounding has the last word
-        correction = cho_solve((factor, False), residual.dots)
-        gain = np.einsum("mk,mk->k", residual.dots, correction)
-        kept, beta, rss = beta, beta + correction, residual.rss
+            beta = previous  # rounding has the last word
+            break
+        correction = inverse @ (inverse.T @ residual.dots)
+        gain = (residual.dots * correction).sum(axis=0)
+        previous, beta, rss = beta, beta + correction, residual.rss
         if gain.sum() <= SETTLED * rss.sum():
             rss = np.maximum(rss - gain, 0.0)
             break
     else:
-        beta = kept
-    return Refit(terms=terms, intercept=beta[0], coef=beta[1:], rss=rss, factor=factor)
+        beta = previous
+    return Refit(terms=terms, intercept=beta[0], coef=beta[1:], rss=rss, inverse=inverse)
 
 
 def term_costs(fit: Refit) -> Floats:
     """Rise in RSS when each term is left out and the others are fitted again: (M,)."""
-    inverse = np.linalg.inv(fit.factor)[1:]
-    return np.square(fit.coef).sum(axis=1) / np.square(inverse).sum(axis=1)
+    return np.square(fit.coef).sum(axis=1) / np.square(fit.inverse[1:]).sum(axis=1)
 
 
 def feature_costs(fit: Refit, features: int) -> Floats:
     """Rise in RSS when all terms of a feature are left out and the others are fitted again: (features,)."""
-    inverse = np.linalg.inv(fit.factor)[1:]
+    inverse = fit.inverse[1:]
     costs = np.zeros(features)
     for f in np.unique(fit.terms.feature):
         group = fit.terms.feature == f

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 class Rules:
     """What the search and the pruning take for granted.
 
+    in_span : a feature is in the model's span when the model leaves less than this share of its variance unexplained
+    in_span_raw : or less than this sum of squares, in the data's units (so it depends on the choice of units)
+    bend_gain : share by which a bend must reduce the RSS more than the straight line does
     collinear : least share of a hinge's variance that the model may leave unexplained before the hinge counts as
         new, once the model has ``settled`` columns; ``collinear_early`` before that
     greatest_jump : a knot that reduces the RSS by more than this many times the step before is not believed
@@ -18,6 +21,9 @@ class Rules:
         with several responses only if ``prefixes_many``
     """
 
+    in_span: float
+    in_span_raw: float
+    bend_gain: float
     collinear: float
     collinear_early: float
     settled: int
@@ -30,6 +36,9 @@ class Rules:
 
 # Observed behaviour of R's earth 5.3.2 with fast.k=0.
 EARTH = Rules(
+    in_span=1e-8,
+    in_span_raw=0.01,
+    bend_gain=0.0,
     collinear=1e-5,
     collinear_early=0.01,
     settled=15,
@@ -42,9 +51,12 @@ EARTH = Rules(
 
 # Ours: the same idea of a knot, fewer special cases.
 OWN = Rules(
+    in_span=1e-8,
+    in_span_raw=0.0,
+    bend_gain=1e-9,
     collinear=1e-5,
-    collinear_early=1e-5,
-    settled=0,
+    collinear_early=0.01,
+    settled=15,
     greatest_jump=float("inf"),
     count_pairs=False,
     free_knots=False,
@@ -58,8 +70,8 @@ def gcv(rss: float, n: float, terms: int, penalty: float) -> float:
 
     Infinite when there are as many parameters as observations; RSS/n, no charge at all, for a penalty of −1.
 
-    >>> gcv(rss=50.0, n=100.0, terms=5, penalty=2.0)
-    0.6037...
+    >>> gcv(rss=81.0, n=100.0, terms=6, penalty=1.6)
+    1.0
     """
     if penalty == -1:
         return rss / n

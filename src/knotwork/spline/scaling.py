@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.spline.compiled import compiled
+from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.model import Floats
 from knotwork.spline.workers import Workers
 
@@ -25,19 +25,19 @@ class Scaling:
     centre: Floats
 
 
-@compiled
+@compiled_reduction
 def _describe(X, first, last, low, high, total):  # type: ignore[no-untyped-def]
     """Least, greatest and sum of each column over rows ``first`` to ``last``; sums of tiles, so that few digits go."""
-    tile_total = np.empty(X.shape[1])
     for start in range(first, last, 256):
-        tile_total[:] = 0.0
-        for i in range(start, min(start + 256, last)):
-            for f in range(X.shape[1]):
-                x = X[i, f]
-                low[f] = min(low[f], x)
-                high[f] = max(high[f], x)
-                tile_total[f] += x
-        total += tile_total
+        stop = min(start + 256, last)
+        for f in range(X.shape[1]):
+            least, most, tile = low[f], high[f], 0.0
+            for i in range(start, stop):
+                least = min(least, X[i, f])
+                most = max(most, X[i, f])
+                tile += X[i, f]
+            low[f], high[f] = least, most
+            total[f] += tile
 
 
 @compiled

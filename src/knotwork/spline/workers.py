@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 # Below this many touched values a second thread costs more to wake than it saves.
@@ -22,7 +23,7 @@ def thread_count(n_jobs: int | None) -> int:
     """
     import numba
 
-    cores = int(numba.config.NUMBA_NUM_THREADS)
+    cores = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     if n_jobs is None:
         return cores
     return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
@@ -50,15 +51,20 @@ class Workers:
 
     def split(self, count: int, work: int) -> list[tuple[int, int]]:
         """Cut range(count) into as many equal parts as threads are worth waking for this much work."""
-        parts = max(1, min(self.threads, count, work // LEAST_WORK + 1))
+        parts = max(1, min(self.threads, count, work // LEAST_WORK))
+        if parts == 1:
+            return [(0, count)]
         edges = [count * k // parts for k in range(parts + 1)]
-        return list(zip(edges[:-1], edges[1:], strict=True))
+        return list(pairwise(edges))
 
     def run(self, task: Callable[[int], Any], count: int) -> None:
         """Call task(0) … task(count − 1), the last here and the others in the pool; raise what any of them raised."""
-        if count > 1 and self._pool is None:
+        if count == 1:
+            task(0)
+            return
+        if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="knotwork")
-        waiting = [self._pool.submit(task, k) for k in range(count - 1)] if self._pool is not None else []
+        waiting = [self._pool.submit(task, k) for k in range(count - 1)]
         task(count - 1)
         for future in waiting:
             future.result()

@@ -6,13 +6,15 @@ are added in order. The result is the same to the last bit for any number of thr
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.knots import CandidateGrid
 from knotwork.spline.model import Floats
-from knotwork.spline.moments.moments import Opening, Residual, Side, TermTable
+from knotwork.spline.moments.moments import BOTH, Opening, Residual, Side, TermTable
 from knotwork.spline.workers import Workers
 
 # Rows whose values and products are kept in the nearest cache while all features pass over them.
@@ -49,8 +51,8 @@ def _encode(columns, offsets, knots, first, last, codes):  # type: ignore[no-unt
             elif x[i] > high:
                 code[i] = t.size
             else:
-                cell = np.uint32((x[i] - low) * factor)
-                a, b = below[cell], below[cell + np.uint32(1)]
+                place = np.uint32((x[i] - low) * factor)
+                a, b = below[place], below[place + np.uint32(1)]
                 while a < b:
                     middle = (a + b) >> np.uint32(1)
                     if t[middle] < x[i]:
@@ -63,20 +65,27 @@ def _encode(columns, offsets, knots, first, last, codes):  # type: ignore[no-unt
 @compiled
 def _opening_sums(columns, codes, offsets, y, w, rows, features, table):  # type: ignore[no-untyped-def]
     """Per bin: Σw, Σwx, Σwx², and Σwy, Σwyx for each response."""
+    unit = w.size == 0
     for f in range(features[0], features[1]):
-        base = offsets[f]
         x = columns[f]
         code = codes[f]
+        cells = table[offsets[f] : offsets[f + 1]]
         for i in range(rows[0], rows[1]):
-            bin_ = base + np.intp(code[i])
-            weight = w[i] if w.size > 0 else 1.0
-            table[bin_, 0] += weight
-            table[bin_, 1] += weight * x[i]
-            table[bin_, 2] += weight * x[i] * x[i]
-            for k in range(y.shape[0]):
-                wy = weight * y[k, i]
-                table[bin_, 3 + 2 * k] += wy
-                table[bin_, 4 + 2 * k] += wy * x[i]
+            weight = 1.0 if unit else w[i]
+            wy = weight * y[0, i]
+            bin_ = np.uint32(code[i])
+            cells[bin_, 0] += weight
+            cells[bin_, 1] += weight * x[i]
+            cells[bin_, 2] += weight * x[i] * x[i]
+            cells[bin_, 3] += wy
+            cells[bin_, 4] += wy * x[i]
+        for k in range(1, y.shape[0]):
+            first, second = np.uint32(3 + 2 * k), np.uint32(4 + 2 * k)
+            for i in range(rows[0], rows[1]):
+                wy = y[k, i] if unit else w[i] * y[k, i]
+                bin_ = np.uint32(code[i])
+                cells[bin_, first] += wy
+                cells[bin_, second] += wy * x[i]
 
 
 @compiled
@@ -90,55 +99,92 @@ def _suffix_sums(tables, offsets, out):  # type: ignore[no-untyped-def]
                     out[i, k] += tables[block, i, k]
 
 
-@compiled
-def _hinge_sums(columns, codes, offsets, w, rows, features, split, knot, sides, table):  # type: ignore[no-untyped-def]
-    """Per bin: Σ w·b and Σ w·b·x for the hinges b of feature ``split`` at ``knot``.
+@compiled_reduction
+def _single_bin_sums(x, value, below):  # type: ignore[no-untyped-def]
+    """Σv and Σvx of the rows above, then of those below, for a feature without knots."""
+    v, vx, w, wx = 0.0, 0.0, 0.0, 0.0
+    for i in range(x.size):
+        a = 0.0 if below[i] > 0 else value[i]
+        b = value[i] if below[i] > 0 else 0.0
+        v += a
+        w += b
+        vx += a * x[i]
+        wx += b * x[i]
+    return v, vx, w, wx
 
-    Rows where a hinge is zero are never looked at. With both sides asked for, every row belongs to one of them
-    (the first half of the table is above, the second below), so that two columns cost one pass.
+
+@compiled
+def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, table):  # type: ignore[no-untyped-def]
+    """Per bin: Σ w·b and Σ w·b·x for both hinges b of feature ``split`` at ``knot``.
+
+    A row is above the knot or below it (the first and the second half of the table), so two columns cost one pass.
     """
-    active = np.empty(TILE, np.uint32)
     value = np.empty(TILE)
     side = np.empty(TILE, np.uint32)
-    bins = np.uint32(table.shape[0] // sides.size)
+    bins = np.uint32(offsets[-1])
+    unit = w.size == 0
+    for start in range(rows[0], rows[1], TILE):
+        n = min(TILE, rows[1] - start)
+        b = columns[split, start : start + n]
+        for i in range(n):
+            value[i] = abs(b[i] - knot) * (1.0 if unit else w[start + i])
+            side[i] = bins if b[i] < knot else np.uint32(0)
+        for f in range(features[0], features[1]):
+            x = columns[f, start : start + n]
+            base = np.uint32(offsets[f])
+            if offsets[f + 1] - offsets[f] == 1:
+                above, above_x, below, below_x = _single_bin_sums(x, value, side)
+                table[base, 0] += above
+                table[base, 1] += above_x
+                table[base + bins, 0] += below
+                table[base + bins, 1] += below_x
+                continue
+            code = codes[f, start : start + n]
+            for i in range(n):
+                bin_ = side[i] + base + np.uint32(code[i])
+                table[bin_, 0] += value[i]
+                table[bin_, 1] += value[i] * x[i]
+
+
+@compiled
+def _hinge_sums(columns, codes, offsets, w, rows, features, split, knot, sign, table):  # type: ignore[no-untyped-def]
+    """Per bin: Σ w·b and Σ w·b·x for one hinge b; rows where it is zero are never looked at."""
+    active = np.empty(TILE, np.uint32)
+    value = np.empty(TILE)
+    unit = w.size == 0
     for start in range(rows[0], rows[1], TILE):
         count = 0
-        if sides.size == 2:
-            for i in range(start, min(start + TILE, rows[1])):
-                b = columns[split, i] - knot
-                active[count] = i
-                value[count] = abs(b) * w[i] if w.size > 0 else abs(b)
-                side[count] = bins if b < 0.0 else np.uint32(0)
-                count += b != 0.0
-        else:
-            for i in range(start, min(start + TILE, rows[1])):
-                b = (columns[split, i] - knot) * sides[0]
-                active[count] = i
-                value[count] = b * w[i] if w.size > 0 else b
-                side[count] = np.uint32(0)
-                count += b > 0.0
+        for i in range(start, min(start + TILE, rows[1])):
+            b = (columns[split, i] - knot) * sign
+            active[count] = i
+            value[count] = b if unit else b * w[i]
+            count += b > 0.0
         for f in range(features[0], features[1]):
             x = columns[f]
             code = codes[f]
             base = np.uint32(offsets[f])
             for a in range(count):
                 i = active[a]
-                b = value[a]
-                bin_ = side[a] + base + np.uint32(code[i])
-                table[bin_, 0] += b
-                table[bin_, 1] += b * x[i]
+                bin_ = base + np.uint32(code[i])
+                table[bin_, 0] += value[a]
+                table[bin_, 1] += value[a] * x[i]
 
 
 @compiled
 def _suffix_products(tables, offsets, knots, out):  # type: ignore[no-untyped-def]
-    """Turn histograms (blocks, bins, 2) of v into ⟨v, c⟩ for every candidate c: Σ_{x>t} v·x − t·Σ_{x>t} v."""
-    for f in range(offsets.size - 1):
-        v, vx = 0.0, 0.0
-        for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
-            for block in range(tables.shape[0]):
-                v += tables[block, i, 0]
-                vx += tables[block, i, 1]
-            out[i] = vx - knots[i] * v
+    """Turn histograms of v into ⟨v, c⟩ for every candidate c: Σ_{x>t} v·x − t·Σ_{x>t} v.
+
+    tables : (blocks, sides × bins, 2); out : (sides, bins)
+    """
+    for s in range(len(out)):
+        base = s * knots.size
+        for f in range(offsets.size - 1):
+            v, vx = 0.0, 0.0
+            for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
+                for block in range(len(tables)):
+                    v += tables[block, base + i, 0]
+                    vx += tables[block, base + i, 1]
+                out[s, i] = vx - knots[i] * v
 
 
 @compiled_reduction
@@ -204,7 +250,7 @@ class CpuRows:
         while blocks < MOST_BLOCKS and n >= 2 * blocks * LEAST_BLOCK:
             blocks *= 2
         edges = [n * b // blocks for b in range(blocks + 1)]
-        self._blocks = list(zip(edges[:-1], edges[1:], strict=True))
+        self._blocks = list(pairwise(edges))
 
     def _jobs(self, work: int) -> list[tuple[range, tuple[int, int]]]:
         """Share (blocks, features) among the threads: by blocks if there are enough, else by features."""
@@ -244,25 +290,33 @@ class CpuRows:
         )
 
     def hinge_products(self, feature: int, knot: float, sides: tuple[Side, ...]) -> Floats:
-        """Products of the hinges of one feature at one knot with every candidate: (sides, C), one pass for all sides."""
+        """Products of the hinges of one feature at one knot with every candidate: (sides, C), one pass."""
+        if len(sides) == 2 and sides != BOTH:
+            raise ValueError(f"two sides are asked for as {BOTH}, got {sides}")
         grid = self.grid
         d, n = self._columns.shape
-        tables = np.zeros((len(self._blocks), len(sides), grid.knots.size, 2))
-        signs = np.array([side.value for side in sides], dtype=np.float64)
+        tables = np.zeros((len(self._blocks), len(sides) * grid.knots.size, 2))
         jobs = self._jobs(work=n * d)
 
         def task(k: int) -> None:
             blocks, features = jobs[k]
             for block in blocks:
-                _hinge_sums(
-                    self._columns, self._codes, grid.offsets, self._weights,
-                    self._blocks[block], features, feature, knot, signs, tables[block].reshape(-1, 2),
-                )  # fmt: skip
+                what = (
+                    self._columns,
+                    self._codes,
+                    grid.offsets,
+                    self._weights,
+                    self._blocks[block],
+                    features,
+                )
+                if len(sides) == 2:
+                    _pair_sums(*what, feature, knot, tables[block])
+                else:
+                    _hinge_sums(*what, feature, knot, float(sides[0].value), tables[block])
 
         self._workers.run(task, len(jobs))
         products = np.empty((len(sides), grid.knots.size))
-        for s in range(len(sides)):
-            _suffix_products(tables[:, s], grid.offsets, grid.knots, products[s])
+        _suffix_products(tables, grid.offsets, grid.knots, products)
         return products
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:

@@ -26,6 +26,9 @@ class Side(Enum):
     BELOW = -1
 
 
+BOTH = (Side.ABOVE, Side.BELOW)
+
+
 @dataclass(frozen=True)
 class Opening:
     """Products known before any term is chosen, for the C candidates of a grid and p responses.
@@ -59,6 +62,10 @@ class TermTable:
     def __getitem__(self, chosen: NDArray[np.intp]) -> TermTable:
         return TermTable(self.feature[chosen], self.knot[chosen], self.sign[chosen])
 
+    def entries(self) -> list[tuple[int, float, int]]:
+        """Return (feature, knot, sign) of each term."""
+        return list(zip(self.feature.tolist(), self.knot.tolist(), self.sign.tolist(), strict=True))
+
 
 @dataclass(frozen=True)
 class Residual:
@@ -82,7 +89,7 @@ class RowSums(Protocol):
         ...
 
     def hinge_products(self, feature: int, knot: float, sides: tuple[Side, ...]) -> Floats:
-        """Products of the hinges of one feature at one knot with every candidate: (sides, C), one pass for all sides."""
+        """Products of the hinges of one feature at one knot with every candidate: (sides, C), one pass."""
         ...
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:

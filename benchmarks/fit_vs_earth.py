@@ -1,0 +1,152 @@
+"""knotwork's fit against R's earth (fast.k=0), in one run on the same data, and how its cost grows.
+
+    python benchmarks/fit_vs_earth.py                    # everything, a few minutes (most of it earth)
+    python benchmarks/fit_vs_earth.py --without-earth    # how time and memory grow, no R needed
+
+R with earth and jsonlite comes from Debian's r-cran-earth and r-cran-jsonlite. Both programs get the same term limit.
+earth counts two terms a step even when it adds one, so it takes fewer steps; RSS is compared at its number of steps.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import knotwork as kw
+from knotwork.data.table import learn_encoder
+
+HERE = Path(__file__).parent
+console = Console(width=120)
+
+
+def additive(n: int, d: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """A smooth additive truth in all features, of falling strength, with noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d))
+    y = sum(np.sin((1 + f % 4) * X[:, f]) / (1 + f / 4) for f in range(d)) + rng.normal(size=n) * 0.5
+    return X, y
+
+
+def abalone() -> tuple[np.ndarray, np.ndarray]:
+    X, y = kw.datasets.load_abalone()
+    return np.ascontiguousarray(learn_encoder(X).encode(X)), y.to_numpy(float)
+
+
+def seconds_of(run, repeats: int, inner: int = 1) -> list[float]:  # type: ignore[no-untyped-def]
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        for _ in range(inner):
+            run()
+        times.append((time.perf_counter() - start) / inner)
+    return times
+
+
+def run_earth(X: np.ndarray, y: np.ndarray, nk: str, threshold: float, repeats: int, inner: int) -> dict:  # type: ignore[type-arg]
+    with tempfile.TemporaryDirectory() as folder:
+        X.T.astype("<f8").tofile(f"{folder}/x")
+        y.astype("<f8").tofile(f"{folder}/y")
+        command = ["Rscript", str(HERE / "earth_timing.R"), f"{folder}/x", f"{folder}/y", *map(str, X.shape),
+                   nk, str(threshold), str(repeats), str(inner)]  # fmt: skip
+        result = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    result["seconds"] = result["seconds"] if isinstance(result["seconds"], list) else [result["seconds"]]
+    return result
+
+
+def against_earth() -> None:
+    table = Table(title="Fit against R's earth, fast.k=0 (median seconds; RSS of the forward pass at earth's steps)")
+    for name in ("data", "max_terms", "earth s", "knotwork s", "ratio", "target", "earth terms/steps",
+                 "knotwork terms/steps", "RSS knotwork/earth"):  # fmt: skip
+        table.add_column(name, justify="left" if name == "data" else "right")
+    setups = [
+        ("500000x10", additive(500_000, 10), "61", 0.0, 100, (1, 1), 5, 1),
+        ("50000x50", additive(50_000, 50), "61", 0.0, 50, (1, 1), 11, 1),
+        ("50000x10", additive(50_000, 10), "61", 0.0, None, (1, 1), 11, 1),
+        ("abalone 4177x10", abalone(), "default", 1e-3, 10, (7, 20), 15, 20),
+    ]
+    for name, (X, y), nk, threshold, target, (earth_repeats, earth_inner), repeats, inner in setups:
+        model = kw.MarsRegressor(max_terms=None if nk == "default" else int(nk), threshold=threshold)
+        model.fit(X, y)
+        halves = seconds_of(lambda m=model, X=X, y=y: m.fit(X, y), repeats, inner)  # before and after earth's turn
+        earth = run_earth(X, y, nk, threshold, earth_repeats, earth_inner)
+        halves += seconds_of(lambda m=model, X=X, y=y: m.fit(X, y), repeats, inner)
+        ours, theirs = statistics.median(halves), statistics.median(earth["seconds"])
+        steps = model.fit_.steps
+        same = steps[min(earth["steps"], len(steps) - 1)]
+        table.add_row(
+            name, nk, f"{theirs:.4f}", f"{ours:.5f}", f"{theirs / ours:.0f}x" if theirs / ours > 20 else
+            f"{theirs / ours:.1f}x", f">={target}x" if target else "", f"{earth['terms']}/{earth['steps']}",
+            f"{steps[-1].terms}/{len(steps) - 1}", f"{same.rss / earth['rss']:.5f}",
+        )  # fmt: skip
+    console.print(table)
+
+
+def growth() -> None:
+    def fit_seconds(n: int, d: int, terms: int) -> float:
+        X, y = additive(n, d)
+        model = kw.MarsRegressor(max_terms=terms, threshold=0.0).fit(X, y)
+        assert model.fit_.steps[-1].terms == terms, "the search ended before the limit"
+        return min(seconds_of(lambda: model.fit(X, y), 7 if n < 500_000 else 3))
+
+    table = Table(title="How the time grows (exponent: slope of log time on log size)")
+    for name in ("what", "sizes", "seconds", "exponent"):
+        table.add_column(name)
+    for what, sizes, run in [
+        (
+            "N, 10 features, 31 terms",
+            [10_000, 30_000, 100_000, 300_000, 1_000_000],
+            lambda n: fit_seconds(n, 10, 31),
+        ),
+        ("features, N 50000, 31 terms", [5, 10, 20, 50, 100], lambda d: fit_seconds(50_000, d, 31)),
+        ("terms, N 200000, 10 features", [10, 20, 40, 70, 100], lambda m: fit_seconds(200_000, 10, m)),
+    ]:
+        seconds = [run(size) for size in sizes]
+        slope = np.polyfit(np.log(sizes), np.log(seconds), 1)[0]
+        table.add_row(what, " ".join(map(str, sizes)), " ".join(f"{s:.3f}" for s in seconds), f"{slope:.2f}")
+    console.print(table)
+
+
+MEMORY_CHILD = """
+import sys, numpy as np, knotwork as kw
+def status(key):
+    return next(int(l.split()[1]) for l in open('/proc/self/status') if l.startswith(key)) * 1024
+n, d = int(sys.argv[1]), int(sys.argv[2])
+rng = np.random.default_rng(0)
+kw.MarsRegressor().fit(rng.normal(size=(1000, 3)), rng.normal(size=1000))
+X = rng.normal(size=(n, d)); y = np.sin(X[:, 0]) + rng.normal(size=n)
+open('/proc/self/clear_refs', 'w').write('5')
+before = status('VmRSS')
+kw.MarsRegressor(max_terms=61, threshold=0.0).fit(X, y)
+print((status('VmHWM') - before) / X.nbytes)
+"""
+
+
+def memory() -> None:
+    table = Table(title="Peak memory of a fit on top of the table, as a share of the float64 table (61 terms)")
+    for name in ("data", "peak / table"):
+        table.add_column(name)
+    for n, d in [(1_000_000, 10), (500_000, 20), (100_000, 100)]:
+        out = subprocess.run(
+            [sys.executable, "-c", MEMORY_CHILD, str(n), str(d)], check=True, capture_output=True, text=True
+        )
+        table.add_row(f"{n}x{d}", f"{float(out.stdout):.2f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--without-earth", action="store_true")
+    if not parser.parse_args().without_earth:
+        against_earth()
+    growth()
+    memory()

@@ -1,0 +1,91 @@
+"""Checking what users hand to an estimator: tables, responses, weights; every refusal names the column and a remedy."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
+
+from knotwork.data.table import TableEncoder, as_frame, learn_encoder, require_finite
+from knotwork.errors import DataError, WeightWarning
+from knotwork.spline.model import Floats
+
+
+def read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.floating], TableEncoder]:
+    """Check and encode a training table; sets n_features_in_ and feature_names_in_."""
+    frame = as_frame(X)
+    if frame is None:
+        try:
+            X = validate_data(
+                estimator, X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
+            )
+        except ValueError as error:
+            if "convert string" not in str(error):
+                raise
+            raise DataError(
+                f"an array must hold numbers: {error}; pass a data frame to have its text columns encoded"
+            ) from None
+    else:
+        validate_data(estimator, X, skip_check_array=True)
+        if len(frame) < 2:
+            raise DataError(f"a fit needs at least 2 rows, got a table with {len(frame)} sample(s); add rows")
+    encoder = learn_encoder(X)
+    return encoder.encode(X), encoder
+
+
+def read_table(estimator: BaseEstimator, X: Any) -> Floats:
+    """Check and encode a table to predict, with the columns of the training table."""
+    check_is_fitted(estimator)
+    if as_frame(X) is None:
+        X = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+    else:
+        validate_data(estimator, X, skip_check_array=True, reset=False)
+    return estimator.encoder_.encode(X)
+
+
+def read_response(y: Any, rows: int) -> Floats:
+    """Check a numeric response: (N,) or (N, p), finite."""
+    if y is None:
+        raise DataError("a regression needs a target; requires y to be passed, but the target y is None")
+    try:
+        y = check_array(y, ensure_2d=False, allow_nd=True, dtype=np.float64, ensure_all_finite=False, input_name="y")
+    except ValueError as error:
+        if "convert string" not in str(error):
+            raise
+        raise DataError(f"the target of a regression must be numeric: {error}; convert it to numbers first") from None
+    if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
+        raise DataError(f"y must have shape (N,) or (N, outputs), got {y.shape}")
+    if len(y) != rows:
+        raise DataError(f"X and y must have the same number of rows, got inconsistent {rows} and {len(y)}")
+    outputs = y.reshape(len(y), -1)
+    require_finite(outputs, [f"y{k}" for k in range(outputs.shape[1])] if y.ndim == 2 else ["y"], what="response")
+    return y
+
+
+def read_weights(sample_weight: ArrayLike, matrix: NDArray[np.floating]) -> tuple[Floats, NDArray[np.intp]]:
+    """Check the weights; return them and the rows of positive weight: the others count like rows that are not there."""
+    weights = np.asarray(_check_sample_weight(sample_weight, matrix, dtype=np.float64))
+    if (weights < 0).any():
+        raise DataError(
+            f"sample weights must not be negative, got {weights.min():g} in row {int(weights.argmin())}; "
+            f"use 0 to leave a row out"
+        )
+    kept = np.flatnonzero(weights)
+    if kept.size < 2:
+        raise DataError(f"a fit needs at least 2 rows of positive weight, got {kept.size}; add rows or weight")
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):
+        raise DataError("sample weights must have a finite sum, got inf; divide them by their mean")
+    if total < 0.5 * kept.size:
+        warnings.warn(
+            f"the sample weights of {kept.size} rows sum to {total:g}: GCV takes that for the number of "
+            f"observations and will allow few terms; divide the weights by their mean unless you mean it",
+            WeightWarning,
+            stacklevel=4,
+        )
+    return weights, kept

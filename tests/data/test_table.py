@@ -1,0 +1,100 @@
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import knotwork as kw
+from knotwork.data.table import learn_encoder
+from knotwork.errors import CategoryWarning, DataError
+
+COLUMNS = {
+    "size": [1.0, 2.0, 3.0, 4.0],
+    "colour": ["red", "blue", "red", "green"],
+    "old": [True, False, True, True],
+}
+MATRIX = [[1, 0, 0, 1, 1], [2, 1, 0, 0, 0], [3, 0, 0, 1, 1], [4, 0, 1, 0, 1]]
+NAMES = ("size", "colour=blue", "colour=green", "colour=red", "old")
+
+FRAMES = {
+    "pandas": lambda c: pd.DataFrame(c),
+    "pandas object": lambda c: pd.DataFrame(c).astype({"colour": object}),
+    "pandas category": lambda c: pd.DataFrame(c).astype({"colour": "category"}),
+    "pandas nullable": lambda c: pd.DataFrame(c).convert_dtypes(),
+    "polars": lambda c: pl.DataFrame(c),
+    "polars categorical": lambda c: pl.DataFrame(c).with_columns(pl.col("colour").cast(pl.Categorical)),
+    "pyarrow": lambda c: pa.table(c),
+}
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_frames_of_every_kind_encode_alike(kind):
+    frame = FRAMES[kind](COLUMNS)
+    encoder = learn_encoder(frame)
+    assert encoder.feature_names == NAMES
+    assert encoder.source == (0, 1, 1, 1, 2)
+    assert encoder.encode(frame).tolist() == MATRIX
+
+
+def test_an_ordered_category_keeps_its_order():
+    frame = pd.DataFrame({"grade": pd.Categorical(["low", "high"], ["low", "medium", "high"], ordered=True)})
+    assert learn_encoder(frame).feature_names == ("grade=low", "grade=high")
+
+
+@pytest.mark.parametrize("kind", FRAMES)
+def test_abalone_fits_alike_from_every_kind_of_frame(kind):
+    X, y = kw.datasets.load_abalone()
+    columns = {"colour": X["Sex"].tolist(), **{name: X[name].tolist() for name in X.columns[1:]}}
+    model = kw.MarsRegressor().fit(FRAMES[kind](columns), y)
+    expected = kw.MarsRegressor().fit(X.rename(columns={"Sex": "colour"}), y)
+    assert model.spline_ == expected.spline_
+    assert np.array_equal(model.predict(FRAMES[kind](columns)), expected.predict(X.rename(columns={"Sex": "colour"})))
+    assert list(model.feature_names_in_) == list(columns)
+    assert "colour=I" in model.summary()
+
+
+def test_unseen_categories_count_as_none_and_are_named():
+    encoder = learn_encoder(pd.DataFrame(COLUMNS))
+    new = pd.DataFrame(COLUMNS).assign(colour=["red", "violet", "ochre", "red"])
+    with pytest.warns(CategoryWarning, match=r"'colour'.*'ochre', 'violet'.*indicators are 0"):
+        matrix = encoder.encode(new)
+    assert matrix[1:3, 1:4].tolist() == [[0, 0, 0], [0, 0, 0]]
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (
+            pd.DataFrame({"a": [1.0, np.nan, 3.0]}),
+            r"column 'a' contains NaN \(NaN or inf in 1 of 3 rows, first 1\)",
+        ),
+        (pd.DataFrame({"a": [1.0, 2.0, np.inf]}), "column 'a' contains inf"),
+        (pl.DataFrame({"a": [1, None, 3]}), "column 'a' contains NaN"),
+        (
+            pl.DataFrame({"a": ["x", None, "y"]}),
+            "column 'a' has 1 of them; drop those rows, or give the gap a category",
+        ),
+        (pd.DataFrame({"a": ["x", 1, 2.5]}), "column 'a' mixes float and int and str; convert it to text"),
+        (
+            pd.DataFrame({"a": pd.to_datetime(["2020-01-01"] * 3)}),
+            "column 'a' holds Datetime.*days since a start",
+        ),
+    ],
+)
+def test_what_cannot_be_encoded_is_named(frame, message):
+    with pytest.raises(DataError, match=message):
+        learn_encoder(frame).encode(frame)
+
+
+def test_a_column_that_changes_its_kind_is_named():
+    encoder = learn_encoder(pd.DataFrame({"a": [1.0, 2.0], "b": [1, 2]}))
+    with pytest.raises(DataError, match="column 'b' held numbers in training and now holds String"):
+        encoder.encode(pd.DataFrame({"a": [1.0], "b": ["one"]}))
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_an_array_for_a_model_of_categories():
+    X, y = kw.datasets.load_abalone()
+    model = kw.MarsRegressor().fit(X, y)
+    with pytest.raises(DataError, match=r"'Sex'.*got an array; pass a data frame"):
+        model.predict(np.zeros((2, 8)))

@@ -1,0 +1,126 @@
+"""Slow, obvious oracles: explicit columns, explicit least squares, no recurrences.
+
+Nothing here shares code with the engine. Weights are integers and mean repetition.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+
+def spans(n: int, d: int) -> tuple[int, int]:
+    minspan = math.floor(-math.log2(-math.log(0.95) / (d * n)) / 2.5)
+    endspan = math.floor(3 - math.log2(0.05 / d))
+    return max(1, minspan), max(1, min(endspan, n // 2 - 1))
+
+
+def knots(column: np.ndarray, minspan: int, endspan: int) -> list[float]:
+    """Candidate knots of one column, falling: every minspan-th of the sorted values not within endspan of an end.
+
+    Tied maxima move all positions down; the greatest value is no knot (its hinge is zero) and neither is the least
+    (its hinge is the feature itself).
+    """
+    values = sorted(column.tolist())
+    n = len(values)
+    rest = (n - 2 * endspan) % minspan
+    position = n - endspan - (minspan // 2 if rest == 0 else rest // 2)
+    tied = values.count(values[-1])
+    found: list[float] = []
+    while position > endspan:
+        index = position - (tied - 1)
+        if index > endspan:
+            value = values[index - 1]
+            if value not in (values[-1], values[0]) and value not in found:
+                found.append(value)
+        position -= minspan
+    return found
+
+
+def hinge(x: np.ndarray, knot: float, sign: int) -> np.ndarray:
+    return np.array([max(0.0, sign * (v - knot)) for v in x])
+
+
+def residual_norm(basis: np.ndarray, column: np.ndarray) -> float:
+    """Squared length of what a basis leaves of a column."""
+    coefficients, *_ = np.linalg.lstsq(basis, column, rcond=None)
+    return float(np.sum((column - basis @ coefficients) ** 2))
+
+
+def rss(basis: np.ndarray, y: np.ndarray) -> float:
+    coefficients, *_ = np.linalg.lstsq(basis, y, rcond=None)
+    return float(np.sum((y - basis @ coefficients) ** 2))
+
+
+def gcv(rss: float, n: float, terms: int, penalty: float) -> float:
+    charge = terms + penalty * (terms - 1) / 2
+    if penalty == -1:
+        return rss / n
+    return math.inf if charge >= n else rss / (n * (1 - charge / n) ** 2)
+
+
+class Search:
+    """The forward search with explicit columns: scores every candidate by a least-squares fit of its own."""
+
+    def __init__(self, X: np.ndarray, y: np.ndarray, minspan: int, endspan: int) -> None:
+        self.X, self.y = X, y
+        self.knots = [knots(X[:, f], minspan, endspan) for f in range(X.shape[1])]
+        self.columns = [np.ones(len(X))]
+        self.rss = rss(self.basis, y)
+
+    @property
+    def basis(self) -> np.ndarray:
+        return np.stack(self.columns, axis=1)
+
+    def is_free(self, f: int) -> bool:
+        """Whether the feature itself is not in the span of the model."""
+        x = self.X[:, f]
+        return residual_norm(self.basis, x) > 1e-8 * np.sum((x - x.mean()) ** 2)
+
+    def scores(self, collinear: float) -> dict[tuple[int, float | None], float]:
+        """RSS drop of every admissible step: (feature, knot), knot None for a linear entry."""
+        out: dict[tuple[int, float | None], float] = {}
+        for f in range(self.X.shape[1]):
+            x = self.X[:, f]
+            basis = self.basis
+            if self.is_free(f):
+                basis = np.column_stack([basis, x])
+                out[f, None] = self.rss - rss(basis, self.y)
+            for knot in self.knots[f]:
+                h = hinge(x, knot, 1)
+                share = residual_norm(basis, h) / np.sum((h - h.mean()) ** 2)
+                if share >= collinear:
+                    out[f, knot] = self.rss - rss(np.column_stack([basis, h]), self.y)
+        return out
+
+    def add(self, f: int, knot: float | None) -> None:
+        x = self.X[:, f]
+        if knot is None:
+            self.columns.append(x)
+        else:
+            free = self.is_free(f)
+            self.columns.append(hinge(x, knot, 1))
+            if free:
+                self.columns.append(hinge(x, knot, -1))
+        self.rss = rss(self.basis, self.y)
+
+
+def backward(basis: np.ndarray, y: np.ndarray, *, prefixes: bool) -> list[float]:
+    """Least RSS found for 1, 2, … columns by dropping the weakest column again and again; column 0 stays.
+
+    With ``prefixes``, each dropped column moves to the end of the order, and every prefix of every order counts.
+    """
+    order = list(range(basis.shape[1]))
+    size = len(order)
+    best = [math.inf] * size
+    while True:
+        for k in range(1, size + 1) if prefixes else [size]:
+            best[k - 1] = min(best[k - 1], rss(basis[:, order[:k]], y))
+        if size == 1:
+            return best
+        costs = {m: rss(basis[:, [c for c in order[:size] if c != m]], y) for m in order[1:size]}
+        weakest = min(costs, key=costs.__getitem__)
+        order.remove(weakest)
+        order.insert(size - 1, weakest)
+        size -= 1

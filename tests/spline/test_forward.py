@@ -1,0 +1,82 @@
+"""The fast search against the explicit one, step by step: every step taken must be (one of) the best there is."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knotwork.spline.fit import FitOptions, fit_spline
+from knotwork.spline.model import Linear
+from knotwork.spline.rules import OWN
+from tests.reference import Search, backward, gcv, rss
+
+
+@st.composite
+def problems(draw):
+    rng = np.random.default_rng(draw(st.integers(0, 10**6)))
+    n, d, p = draw(st.integers(15, 70)), draw(st.integers(1, 4)), draw(st.integers(1, 2))
+    X = rng.normal(size=(n, d)) * 10.0 ** draw(st.integers(-3, 3)) + draw(st.sampled_from([0.0, 5.0, -100.0]))
+    kind = draw(st.sampled_from(["plain", "tied", "binary", "duplicated"]))
+    if kind == "tied":
+        X = np.round(X, 1)
+    elif kind == "binary":
+        X[:, 0] = X[:, 0] > np.median(X[:, 0])
+    elif kind == "duplicated" and d > 1:
+        X[:, 1] = X[:, 0]
+    Z = (X - X.mean(axis=0)) / np.where(X.std(axis=0) > 0, X.std(axis=0), 1)
+    y = np.stack([np.abs(Z[:, 0] - k) + Z.sum(axis=1) for k in range(p)], axis=1) + rng.normal(size=(n, p)) * 0.5
+    weights = rng.integers(1, 4, n) if draw(st.booleans()) else np.ones(n, int)
+    return X, y, weights
+
+
+def steps_of(terms):
+    """Group the terms of a forward pass into steps: (feature, knot) with knot None for a linear entry."""
+    steps = []
+    for term in terms:
+        if isinstance(term, Linear):
+            steps.append((term.feature, None))
+        elif term.sign > 0:
+            steps.append((term.feature, term.knot))
+    return steps
+
+
+@given(problems(), st.sampled_from([7, 13, 21]))
+def test_every_step_is_the_best_of_all(problem, max_terms):
+    X, y, weights = problem
+    X_all, y_all = np.repeat(X, weights, axis=0), np.repeat(y, weights, axis=0)
+    w = None if (weights == 1).all() else weights.astype(float)
+    fit = fit_spline(X, y, weights=w, options=FitOptions(max_terms=max_terms))
+    search = Search(X_all, y_all, fit.spans.minspan, fit.spans.endspan)
+    null = search.rss
+    tolerance = 1e-8 * null
+    for step, (f, knot) in enumerate(steps_of(fit.forward_terms)):
+        early = len(search.columns) < OWN.settled
+        collinear = OWN.collinear_early if early else OWN.collinear
+        # Candidates at the very edge of the collinearity rule may fall on either side of it.
+        loose, strict = search.scores(collinear * 0.999), search.scores(collinear * 1.001)
+        room = max_terms - len(search.columns)
+        if room == 1:
+            strict = {k: v for k, v in strict.items() if k[1] is None or not search.is_free(k[0])}
+        assert (f, knot) in loose, f"step {step} took an inadmissible candidate"
+        assert loose[f, knot] >= max(strict.values()) - tolerance, f"step {step} is not the best"
+        search.add(f, knot)
+        assert abs(search.rss - fit.steps[step + 1].rss) <= tolerance
+        assert len(search.columns) == fit.steps[step + 1].terms
+    if fit.stopped.startswith("the next term"):
+        collinear = OWN.collinear_early if len(search.columns) < OWN.settled else OWN.collinear
+        assert max(search.scores(collinear * 1.001).values()) < 1.0001e-3 * null
+
+
+@given(problems(), st.sampled_from([2.0, 0.0, 3.0]))
+def test_pruning_equals_explicit_elimination(problem, penalty):
+    X, y, _ = problem
+    fit = fit_spline(X, y, options=FitOptions(max_terms=15, penalty=penalty))
+    basis = np.column_stack([np.ones(len(X)), *(term(X) for term in fit.forward_terms)])
+    scale = rss(np.ones((len(X), 1)), y)
+    expected = backward(basis, y, prefixes=True)
+    np.testing.assert_allclose(fit.pruning.rss * fit.unit, expected, atol=1e-7 * scale)
+    scores = [gcv(r, len(X), k + 1, penalty) for k, r in enumerate(expected)]
+    assert fit.gcv <= min(scores) * (1 + 1e-6) + 1e-7 * scale / len(X)
+    # The coefficients are those of least squares on the chosen terms.
+    chosen = basis[:, [0, *(fit.selected + 1)]]
+    assert abs(fit.rss - rss(chosen, y)) <= 1e-9 * scale
+    np.testing.assert_allclose(np.sum((y - fit.spline(X).reshape(y.shape)) ** 2), fit.rss, atol=1e-9 * scale)

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from knotwork.spline.knots import SAMPLE, Spans, choose_candidates, default_spans
+from knotwork.spline.workers import Workers
+from tests import reference
+
+columns = st.lists(st.sampled_from(np.round(np.linspace(-2, 2, 23), 3).tolist()), min_size=4, max_size=60)
+
+
+def knots_of(column, spans, weights=None, max_knots=None):
+    grid = choose_candidates(np.asarray(column, float)[None, :], weights, spans, max_knots, Workers(1))
+    assert grid.knots[0] == 0.0  # the feature's own position
+    return grid.knots[1:].tolist()
+
+
+@given(columns, st.integers(1, 9), st.integers(1, 12))
+def test_knots_equal_the_reference(column, minspan, endspan):
+    assert knots_of(column, Spans(minspan, endspan)) == reference.knots(np.array(column), minspan, endspan)[::-1]
+
+
+@given(columns, st.integers(1, 9), st.integers(1, 12), st.data())
+def test_a_weight_counts_like_repeated_rows(column, minspan, endspan, data):
+    weights = data.draw(st.lists(st.integers(1, 3), min_size=len(column), max_size=len(column)))
+    repeated = np.repeat(column, weights)
+    spans = Spans(minspan, endspan)
+    assert knots_of(column, spans, np.array(weights, float)) == knots_of(repeated, spans)
+
+
+@pytest.mark.parametrize("n", [30, 177, 4177, 10**6])
+@pytest.mark.parametrize("d", [1, 7, 100])
+def test_default_spans_equal_the_reference(n, d):
+    spans = default_spans(n, d, None, None)
+    assert (spans.minspan, spans.endspan) == reference.spans(n, d)
+
+
+def test_few_observations_keep_a_knot():
+    assert knots_of([1.0, 2.0, 3.0, 4.0, 5.0, 6.0], default_spans(6, 1, None, None))
+
+
+@pytest.mark.parametrize("draw", ["uniform", "normal", "lognormal"])
+def test_a_limited_number_of_knots_covers_ranks_and_tails(draw):
+    x = np.sort(getattr(np.random.default_rng(0), draw)(size=20_000))
+    every = knots_of(x, Spans(5, 10))
+    some = knots_of(x, Spans(5, 10), max_knots=100)
+    assert 50 <= len(some) <= 100
+    assert set(some) <= set(every)
+    ranks = np.searchsorted(x, some) / x.size
+    assert np.diff(ranks, prepend=0, append=1).max() < 0.025
+    values = (np.array(some) - every[0]) / (every[-1] - every[0])
+    gaps_in_data = np.diff(every).max() / (every[-1] - every[0])
+    assert np.diff(values, prepend=0, append=1).max() < 0.025 + gaps_in_data
+
+
+def test_knots_of_a_large_table_come_from_its_values():
+    x = np.random.default_rng(1).normal(size=3 * SAMPLE)
+    some = knots_of(x, default_spans(x.size, 1, None, None), max_knots=255)
+    assert len(some) > 200
+    assert np.isin(some, x).all()
+
+
+def test_very_uneven_values_are_sorted_all_the_same():
+    x = np.random.default_rng(2).normal(size=5000)
+    x[7] = 1e12
+    assert knots_of(x, Spans(5, 10)) == reference.knots(x, 5, 10)[::-1]

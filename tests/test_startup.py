@@ -1,0 +1,86 @@
+"""What a fresh process loads and how long that takes. Each test starts one."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+
+def run(code, **environment):
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(code)],
+        capture_output=True, text=True, check=False, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    return result
+
+
+def test_import_is_light():
+    code = """
+        import sys, time, json
+        start = time.perf_counter()
+        import knotwork
+        elapsed = time.perf_counter() - start
+        heavy = [m for m in ("sklearn", "numba", "torch", "dask", "matplotlib", "pandas", "scipy") if m in sys.modules]
+        print(json.dumps([elapsed, heavy]))
+    """
+    results = [json.loads(run(code).stdout) for _ in range(3)]
+    assert results[0][1] == []
+    assert min(elapsed for elapsed, _ in results) < 0.5
+
+
+def test_a_fit_loads_no_torch_dask_or_matplotlib():
+    found = run("""
+        import sys
+        import knotwork as kw
+        X, y = kw.datasets.load_abalone()
+        model = kw.MarsRegressor(verbose=1).fit(X, y)
+        model.predict(X), model.summary()
+        print([m for m in ("torch", "dask", "matplotlib", "distributed") if m in sys.modules])
+    """).stdout
+    assert found.splitlines()[-1] == "[]"
+
+
+FIRST_FIT = """
+    import json, time
+    import numba, pandas, sklearn.base, sklearn.utils.validation, scipy.sparse
+    import knotwork as kw
+    start = time.perf_counter()
+    X, y = kw.datasets.load_abalone()
+    kw.MarsRegressor().fit(X, y)
+    print(time.perf_counter() - start)
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    """A cache folder, and the result of the very first fit that filled it."""
+    cache = str(tmp_path_factory.mktemp("numba"))
+    return cache, run(FIRST_FIT, NUMBA_CACHE_DIR=cache)
+
+
+def test_the_very_first_fit_compiles_and_says_so(compiled):
+    _, first = compiled
+    assert "compiling its kernels" in first.stderr
+    # Under 10 s on an idle machine; the tests share theirs with each other.
+    assert float(first.stdout) < 20
+
+
+def test_later_first_fits_load_the_kernels_and_say_nothing(compiled):
+    cache, _ = compiled
+    results = [run(FIRST_FIT, NUMBA_CACHE_DIR=cache) for _ in range(3)]
+    assert all(r.stderr == "" for r in results)
+    assert min(float(r.stdout) for r in results) < 1.0
+
+
+def test_names_are_listed_and_unknown_ones_refused():
+    import knotwork as kw
+
+    assert set(kw.__all__) <= set(dir(kw))
+    for name in kw.__all__:
+        assert getattr(kw, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'MarsRegresor'"):
+        kw.MarsRegresor  # noqa: B018
