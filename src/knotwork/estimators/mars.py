@@ -215,9 +215,8 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
     @property
     def feature_importances_(self) -> Floats:
         """Rise in RSS when all terms of a column are left out and the rest is fitted again, scaled to sum 1: (d,)."""
-        costs: Floats = np.bincount(
-            self.encoder_.source, self._fitted.feature_costs, minlength=len(self.encoder_.columns)
-        )
+        costs = np.zeros(len(self.encoder_.columns))
+        np.add.at(costs, list(self.encoder_.source), self._fitted.feature_costs)
         return costs / costs.sum() if costs.sum() > 0 else costs
 
     @property
