@@ -14,7 +14,8 @@ from knotwork.spline.workers import Workers, thread_count
 
 def fit(seed, n_jobs=2):
     rng = np.random.default_rng(seed)
-    X = rng.normal(size=(60_000, 12))  # large enough for threads
+    X = rng.normal(size=(100_000, 12))
+    assert len(Workers(2).split(12, work=X.size)) == 2  # large enough for threads
     y = np.abs(X[:, 0]) + X[:, 1] + 0.1 * rng.normal(size=len(X))
     return kw.MarsRegressor(n_jobs=n_jobs, max_terms=9).fit(X, y).spline_
 

@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knotwork.spline.knots import Spans, choose_candidates
-from knotwork.spline.moments.cpu import LEAST_BLOCK, CpuRows
+from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import BOTH, Side, TermTable
-from knotwork.spline.workers import Workers
+from knotwork.spline.workers import LEAST_BLOCK, Workers
 from tests.reference import hinge
 
 
@@ -88,7 +88,7 @@ def test_residual_equals_explicit_residual(setup, outputs):
 @pytest.mark.parametrize("n", [LEAST_BLOCK // 2, 4 * LEAST_BLOCK + 17])
 def test_the_number_of_threads_changes_no_bit(n):
     def everything(threads):
-        _, _, _, rows = make_rows(0, n, 6, max_knots=200, threads=threads)
+        _, _, _, rows = make_rows(0, n, 40, max_knots=50, threads=threads)
         terms = TermTable(np.array([1, 2]), np.array([0.1, 0.2]), np.array([1, -1]))
         opening = rows.opening()
         return [

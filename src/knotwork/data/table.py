@@ -14,7 +14,6 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
-from numpy.typing import NDArray
 
 from knotwork.errors import CategoryWarning, DataError
 from knotwork.spline.model import Floats
@@ -120,7 +119,7 @@ def _categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
     if column.dtype == nw.Object:
         return _object_categories(column)
     if column.dtype in (nw.String, nw.Categorical) or isinstance(column.dtype, nw.Enum):
-        present = set(column.unique().to_list())
+        present = set(column.to_list())
         if isinstance(column.dtype, nw.Enum):  # somebody has given these an order
             return tuple(c for c in column.dtype.categories if c in present)
         return tuple(sorted(present))
@@ -178,11 +177,12 @@ def _encode_column(column: nw.Series[Any], how: Column, out: Floats) -> None:
             f"columns must have no missing values, column {how.name!r} has {column.null_count()} of them; "
             f"drop those rows, or give the gap a category of its own with fill_null/fillna('missing')"
         )
-    for k, category in enumerate(how.categories):
-        out[:, k] = (column == category).to_numpy()
-    known: NDArray[np.bool_] = np.any(out, axis=1)
-    if not known.all():
-        unseen = sorted({str(v) for v, seen in zip(column.to_list(), known, strict=True) if not seen})
+    place = {category: k for k, category in enumerate(how.categories)}
+    values = column.to_list()
+    codes = np.array([place.get(value, -1) for value in values])
+    out[:] = codes[:, None] == np.arange(len(place))
+    if (codes < 0).any():
+        unseen = sorted({str(value) for value in values if value not in place})
         warnings.warn(
             f"column {how.name!r} has categories that training did not see ({_listing(unseen)}); "
             f"they count as none of {_listing([str(c) for c in how.categories])}: all their indicators are 0",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,35 @@ from knotwork.errors import DataError, WeightWarning
 from knotwork.spline.model import Floats
 
 
+@contextmanager
+def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
+    """Let a fit that fails leave the estimator exactly as it was."""
+    before = dict(vars(estimator))
+    try:
+        yield
+    except BaseException:
+        vars(estimator).clear()
+        vars(estimator).update(before)
+        raise
+
+
+def _is_plain(array: Any, *dimensions: int) -> bool:
+    """Whether an array is already what scikit-learn's check would make of it; the check costs more than a small fit."""
+    return (
+        isinstance(array, np.ndarray)
+        and array.dtype in (np.float64, np.float32)
+        and array.ndim in dimensions
+        and len(array) >= 2
+        and array.size > 0
+    )
+
+
 def read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.floating], TableEncoder]:
     """Check and encode a training table; sets n_features_in_ and feature_names_in_."""
     frame = as_frame(X)
-    if frame is None:
+    if _is_plain(X, 2):
+        validate_data(estimator, X, skip_check_array=True)
+    elif frame is None:
         try:
             X = validate_data(
                 estimator, X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
@@ -52,7 +79,10 @@ def read_response(y: Any, rows: int) -> Floats:
     if y is None:
         raise DataError("a regression needs a target; requires y to be passed, but the target y is None")
     try:
-        y = check_array(y, ensure_2d=False, allow_nd=True, dtype=np.float64, ensure_all_finite=False, input_name="y")
+        if not _is_plain(y, 1, 2):
+            y = check_array(
+                y, ensure_2d=False, allow_nd=True, dtype=np.float64, ensure_all_finite=False, input_name="y"
+            )
     except ValueError as error:
         if "convert string" not in str(error):
             raise
@@ -63,7 +93,7 @@ def read_response(y: Any, rows: int) -> Floats:
         raise DataError(f"X and y must have the same number of rows, got inconsistent {rows} and {len(y)}")
     outputs = y.reshape(len(y), -1)
     require_finite(outputs, [f"y{k}" for k in range(outputs.shape[1])] if y.ndim == 2 else ["y"], what="response")
-    return y
+    return y.astype(np.float64, copy=False)
 
 
 def read_weights(sample_weight: ArrayLike, matrix: NDArray[np.floating]) -> tuple[Floats, NDArray[np.intp]]:

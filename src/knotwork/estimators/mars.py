@@ -12,7 +12,13 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, Transf
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from knotwork.estimators.inputs import read_response, read_table, read_training_table, read_weights
+from knotwork.estimators.inputs import (
+    read_response,
+    read_table,
+    read_training_table,
+    read_weights,
+    unchanged_on_failure,
+)
 from knotwork.estimators.progress import forward_progress
 from knotwork.estimators.summary import summarise
 from knotwork.spline.fit import FitOptions, Knot, SplineFit, fit_spline
@@ -127,6 +133,11 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the spline: X (N, d) table or array, y (N,) or (N, p), weights (N,) not negative."""
+        with unchanged_on_failure(self):
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         matrix, encoder = read_training_table(self, X)
         response = read_response(y, len(matrix))
         weights, kept = None, None
@@ -158,7 +169,6 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, TransformerMixin, BaseEsti
         self.fit_ = fitted
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1
-        return self
 
     def predict(self, X: Any) -> Floats:
         """Evaluate the spline: (N, d) → (N,) or (N, p), as y was."""

@@ -123,6 +123,8 @@ def fit_spline(
     with Workers(options.threads) as workers:
         columns, x_scaling = standardise(X, workers)
         responses, y_scaling = standardise_response(y, weights)
+        with np.errstate(over="ignore", under="ignore"):  # squares of the response may be beyond the range of floats
+            unit = float(y_scaling.scale[0] ** -2.0)
         grid = choose_candidates(columns, weights, spans, max_knots, workers)
         rows = CpuRows(columns, responses, weights, grid, workers)
         path = forward(
@@ -132,6 +134,7 @@ def fit_spline(
             threshold=options.threshold,
             rules=rules,
             scale=x_scaling.scale,
+            unit=unit,
             report=report,
         )
         prefixes = rules.prefixes if len(responses) == 1 else rules.prefixes_many
@@ -141,8 +144,6 @@ def fit_spline(
 
         knots = _find_knots(path.terms, X, columns, workers)
 
-    with np.errstate(over="ignore", under="ignore"):  # RSS itself may be beyond the range of floats
-        unit = float(y_scaling.scale[0] ** -2.0)
     rss, null_rss = float(fitted.rss.sum()), path.null_rss
     score, null_score = gcv(rss, total, len(chosen), penalty), gcv(null_rss, total, 1, penalty)
     forward_terms = tuple(
@@ -159,7 +160,7 @@ def fit_spline(
         # A constant response leaves nothing to explain.
         rsq=1 - rss / null_rss if null_rss > 0 else 0.0,
         grsq=1 - score / null_score if null_rss > 0 else 0.0,
-        steps=tuple(Step(s.terms, s.rss * unit, s.rsq, s.grsq) for s in path.steps),
+        steps=path.steps,
         stopped=path.stopped,
         pruning=pruned,
         standardised=fitted,

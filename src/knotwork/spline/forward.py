@@ -18,9 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from knotwork.spline.compiled import compiled
-from knotwork.spline.knots import CandidateGrid
 from knotwork.spline.model import Floats
-from knotwork.spline.moments.moments import BOTH, Opening, RowSums, Side, TermTable
+from knotwork.spline.moments.moments import BOTH, RowSums, Side, TermTable
 from knotwork.spline.rules import Rules, gcv
 
 BETTER = 1 + 1e-11
@@ -117,35 +116,117 @@ def _absorb(products, r, length, projection, own, q, norms, cross, dots):  # typ
             dots[i, k] -= new[i] * projection[k]
 
 
-class _Span:
-    """Products of the candidates with the model's orthonormal columns, and of what the columns leave over."""
+class _Search:
+    """The state of a forward pass: candidates outside the span of the model, and the model's terms so far.
 
-    def __init__(self, opening: Opening, grid: CandidateGrid, most: int) -> None:
-        self._own = grid.linear[grid.feature]  # position of each candidate's own feature
-        candidates, responses = opening.responses.shape
-        self.q = np.empty((most, candidates))
-        self.factor = np.zeros((most, most))
-        self.projection = np.zeros((most, responses))
-        self.norms = opening.norms.copy()
-        self.cross = opening.cross.copy()
-        self.dots = opening.responses.copy()
-        self.size = 0
+    The span is held as orthonormal columns, of which only the products with the candidates exist (``q``), and
+    as their triangular factor over the raw columns 1, and x or (x − t)₊ in the order in which they were appended.
+    """
+
+    def __init__(self, rows: RowSums, rules: Rules, scale: Floats, max_terms: int) -> None:
+        self.rows, self.rules, self.max_terms = rows, rules, max_terms
+        self.grid, self.opening = rows.grid, rows.opening()
+        self.rss = self.null_rss = float(self.opening.squares.sum())
+        self.counter, self.last_drop = 1, np.inf
+        self.terms: list[tuple[int, float, int]] = []  # feature, knot, sign
+        self._own = self.grid.linear[self.grid.feature]  # position of each candidate's own feature
+        self._linear_products: dict[int, Floats] = {}
+        candidates, responses = self.opening.responses.shape
+        self._size, most = 0, max_terms + 1
+        self._q = np.empty((most, candidates))
+        self._factor = np.zeros((most, most))
+        self._projection = np.zeros((most, responses))
+        self._mix = np.eye(most)  # the terms, as columns, in the raw columns of the span
+        self._norms, self._cross = self.opening.norms.copy(), self.opening.cross.copy()
+        self._dots = self.opening.responses.copy()
         # The intercept; the responses are centred, so it explains nothing more of them.
-        self._add(opening.sums, np.empty(0), float(np.sqrt(opening.total)), np.zeros(responses))
-        self.base = self.norms.copy()
+        self._extend(self.opening.sums, np.empty(0), float(np.sqrt(self.opening.total)), np.zeros(responses))
+        self._base = self._norms.copy()
+        self._least = rules.in_span * self._base[self.grid.linear]
+        if rules.in_span_raw > 0:
+            with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
+                self._least = np.maximum(self._least, rules.in_span_raw * scale**2)
 
-    def append(self, position: int, products: Floats) -> None:
-        """Add the candidate at a position, given its raw products with all candidates."""
-        length = float(np.sqrt(self.norms[position]))
-        self._add(products, self.q[: self.size, position].copy(), length, self.dots[position] / length)
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for another step."""
+        return self.max_terms - self.counter < (2 if self.rules.count_pairs else 1)
 
-    def _add(self, products: Floats, r: Floats, length: float, projection: Floats) -> None:
-        m = self.size
-        self.factor[:m, m] = r
-        self.factor[m, m] = length
-        self.projection[m] = projection
-        _absorb(products, r, length, projection, self._own, self.q, self.norms, self.cross, self.dots)
-        self.size += 1
+    def best(self) -> tuple[int, float]:
+        """Return position and RSS drop of the best step; position −1 if none improves the fit."""
+        early = self.counter < self.rules.settled
+        return _best_candidate(
+            self.grid.offsets, self._norms, self._cross, self._dots, self._base, self._least,
+            1 + self.rules.bend_gain, self.rules.collinear_early if early else self.rules.collinear,
+            self.rules.greatest_jump * self.last_drop, self.max_terms - self.counter,
+        )  # fmt: skip
+
+    def is_free(self, position: int) -> bool:
+        """Whether the feature of a candidate is not in the span yet."""
+        f = self.grid.feature[position]
+        return bool(self._norms[self._own[position]] > self._least[f])
+
+    def terms_of(self, position: int) -> int:
+        """How many terms a step adds."""
+        return 2 if self.is_free(position) and position != self._own[position] else 1
+
+    def take(self, position: int, drop: float) -> None:
+        """Add the terms of a step: one pass over the rows."""
+        f, knot, x = int(self.grid.feature[position]), float(self.grid.knots[position]), int(self._own[position])
+        is_free, is_linear, added = self.is_free(position), position == x, self.terms_of(position)
+        if is_free:
+            # Both hinges in one pass; x − t is their difference.
+            above, below = self.rows.hinge_products(f, knot, BOTH)
+            self._linear_products[f] = above - below + knot * self.opening.sums
+            self._append(x, self._linear_products[f])
+        elif f in self._linear_products and 2 * self.opening.mass[position] > self.opening.total:
+            # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
+            (below,) = self.rows.hinge_products(f, knot, (Side.BELOW,))
+            above = below + self._linear_products[f] - knot * self.opening.sums
+        else:
+            (above,) = self.rows.hinge_products(f, knot, (Side.ABOVE,))
+        if is_linear:
+            self.terms.append((f, 0.0, 0))
+        else:
+            self._append(position, above)
+            self.terms.append((f, knot, 1))
+        if added == 2:
+            self.terms.append((f, knot, -1))
+            # (x − t)₊ is the last column of the span, and (t − x)₊ is that less x plus t.
+            first, second = self._size - 2, self._size - 1
+            self._mix[first, first], self._mix[second, first] = 0.0, 1.0
+            self._mix[0, second], self._mix[first, second] = knot, -1.0
+        self.counter += 2 if self.rules.count_pairs else added
+        self.rss, self.last_drop = max(self.rss - drop, 0.0), drop
+
+    def result(self, steps: list[Step], stopped: str) -> ForwardPass:
+        """Return the terms as they are written, with a triangular factor of their own."""
+        m = self._size
+        rotation, factor = np.linalg.qr(self._factor[:m, :m] @ self._mix[:m, :m])
+        table = np.array(self.terms, dtype=np.float64).reshape(-1, 3)
+        return ForwardPass(
+            terms=TermTable(table[:, 0].astype(np.int64), table[:, 1].copy(), table[:, 2].astype(np.int64)),
+            factor=factor,
+            projection=rotation.T @ self._projection[:m],
+            rss=self.rss,
+            null_rss=self.null_rss,
+            total=self.opening.total,
+            steps=tuple(steps),
+            stopped=stopped,
+        )
+
+    def _append(self, position: int, products: Floats) -> None:
+        """Add a candidate to the span, given its raw products with all candidates."""
+        length = float(np.sqrt(self._norms[position]))
+        self._extend(products, self._q[: self._size, position].copy(), length, self._dots[position] / length)
+
+    def _extend(self, products: Floats, r: Floats, length: float, projection: Floats) -> None:
+        m = self._size
+        self._factor[:m, m] = r
+        self._factor[m, m] = length
+        self._projection[m] = projection
+        _absorb(products, r, length, projection, self._own, self._q, self._norms, self._cross, self._dots)
+        self._size += 1
 
 
 def forward(
@@ -156,93 +237,39 @@ def forward(
     threshold: float,
     rules: Rules,
     scale: Floats,
+    unit: float = 1.0,
     report: Callable[[Step], None] | None = None,
 ) -> ForwardPass:
-    """Add terms until nothing is gained; ``max_terms`` counts the intercept, ``scale`` (d,) is that of the features."""
-    grid, opening = rows.grid, rows.opening()
-    span = _Span(opening, grid, max_terms + 1)
-    least = rules.in_span * span.base[grid.linear]
-    if rules.in_span_raw > 0:
-        with np.errstate(over="ignore"):  # values so small that their squares do not exist are in no span
-            least = np.maximum(least, rules.in_span_raw * scale**2)
-    linear_products: dict[int, Floats] = {}
-    chosen: list[tuple[int, float, int]] = []  # feature, knot, sign
-    mix = np.eye(max_terms + 1)  # the terms, as columns, in the span's own: 1, and x or (x − t)₊ as they were appended
-    null_rss = rss = float(opening.squares.sum())
-    null_gcv = gcv(null_rss, opening.total, 1, penalty)
-    counter, last_drop = 1, np.inf
-    steps = [Step(1, rss, 0.0, 0.0)]
-    stopped = "the response is constant" if null_rss <= 0 else ""
+    """Add terms until nothing is gained.
 
+    ``max_terms`` counts the intercept; ``scale`` (d,) is that of the features; ``unit`` is what one unit of a sum of
+    squares is worth in the steps reported.
+    """
+    search = _Search(rows, rules, scale, max_terms)
+    total, null_rss = search.opening.total, search.null_rss
+    null_gcv = gcv(null_rss, total, 1, penalty)
+    steps = [Step(1, null_rss * unit, 0.0, 0.0)]
+    stopped = "" if null_rss > 0 else "the response is constant"
     while not stopped:
-        room = max_terms - counter
-        if room < (2 if rules.count_pairs else 1):
+        if search.is_full:
             stopped = f"reached max_terms ({max_terms})"
             break
-        position, drop = _best_candidate(
-            grid.offsets, span.norms, span.cross, span.dots, span.base, least, 1 + rules.bend_gain,
-            rules.collinear if counter >= rules.settled else rules.collinear_early,
-            rules.greatest_jump * last_drop, room,
-        )  # fmt: skip
+        position, drop = search.best()
         if position < 0:
             stopped = "no candidate improves the fit"
             break
-        f, knot = int(grid.feature[position]), float(grid.knots[position])
-        x = int(grid.offsets[f])
-        is_linear, is_free = position == x, span.norms[x] > least[f]
-        added = 2 if is_free and not is_linear else 1
-        new_rss = max(rss - drop, 0.0)
-        rsq = 1 - new_rss / null_rss
-        grsq = 1 - gcv(new_rss, opening.total, len(chosen) + 1 + added, penalty) / null_gcv
+        terms = len(search.terms) + 1 + search.terms_of(position)
+        rss = max(search.rss - drop, 0.0)
+        step = Step(terms, rss * unit, rsq=1 - rss / null_rss, grsq=1 - gcv(rss, total, terms, penalty) / null_gcv)
         if drop / null_rss < threshold:
             stopped = f"the next term would raise R² by less than {threshold:g}"
-            break
-        if grsq < -10 and threshold > 0:
+        elif step.grsq < -10 and threshold > 0:
             stopped = "GRSq fell below -10: too many terms for so few observations"
-            break
-
-        if is_free:
-            # Both hinges in one pass; x − t is their difference.
-            above, below = rows.hinge_products(f, knot, BOTH)
-            linear_products[f] = above - below + knot * opening.sums
-            span.append(x, linear_products[f])
-            if is_linear:
-                chosen.append((f, 0.0, 0))
-        elif f in linear_products and 2 * opening.mass[position] > opening.total:
-            # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
-            (below,) = rows.hinge_products(f, knot, (Side.BELOW,))
-            above = below + linear_products[f] - knot * opening.sums
         else:
-            (above,) = rows.hinge_products(f, knot, (Side.ABOVE,))
-        if not is_linear:
-            span.append(position, above)
-            chosen.append((f, knot, 1))
-            if is_free:
-                chosen.append((f, knot, -1))
-                # (x − t)₊ is the last column of the span, (t − x)₊ that less x plus t.
-                hinge, mirrored = span.size - 2, span.size - 1
-                mix[hinge, hinge], mix[mirrored, hinge] = 0.0, 1.0
-                mix[0, mirrored], mix[hinge, mirrored], mix[mirrored, mirrored] = knot, -1.0, 1.0
-
-        counter += 2 if rules.count_pairs else added
-        rss, last_drop = new_rss, drop
-        steps.append(Step(len(chosen) + 1, rss, rsq, grsq))
-        if report is not None:
-            report(steps[-1])
-        if rsq >= 1 - threshold:
-            stopped = f"R² reached {1 - threshold:g}"
-
-    m = span.size
-    # The terms as they are written, triangular again.
-    rotation, factor = np.linalg.qr(span.factor[:m, :m] @ mix[:m, :m])
-    table = np.array(chosen, dtype=np.float64).reshape(-1, 3)
-    return ForwardPass(
-        terms=TermTable(table[:, 0].astype(np.int64), table[:, 1].copy(), table[:, 2].astype(np.int64)),
-        factor=factor,
-        projection=rotation.T @ span.projection[:m],
-        rss=rss,
-        null_rss=null_rss,
-        total=opening.total,
-        steps=tuple(steps),
-        stopped=stopped,
-    )
+            search.take(position, drop)
+            steps.append(step)
+            if report is not None:
+                report(step)
+            if step.rsq >= 1 - threshold:
+                stopped = f"R² reached {1 - threshold:g}"
+    return search.result(steps, stopped)

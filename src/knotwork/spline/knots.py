@@ -166,6 +166,12 @@ def _select_knots(ordered, upto, minspan, endspan, max_knots):  # type: ignore[n
 
 @compiled
 def _knots_of_column(column, minspan, endspan, max_knots):  # type: ignore[no-untyped-def]
+    low, high = _range(column)
+    i = 0
+    while i < column.size and (column[i] == low or column[i] == high):
+        i += 1
+    if i == column.size:
+        return np.empty(0)  # two values: a hinge between them is the feature itself
     return _select_knots(_sort(column), np.ones(1), minspan, endspan, max_knots)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.model import Floats
-from knotwork.spline.workers import Workers
+from knotwork.spline.workers import Workers, row_blocks
 
 
 @dataclass(frozen=True)
@@ -26,32 +26,36 @@ class Scaling:
 
 
 @compiled_reduction
-def _describe(X, first, last, low, high, total):  # type: ignore[no-untyped-def]
-    """Least, greatest and sum of each column over rows ``first`` to ``last``; sums of tiles, so that few digits go."""
+def _copy_columns(X, first, last, columns, low, high, total):  # type: ignore[no-untyped-def]
+    """Copy rows ``first`` to ``last`` into columns; find least, greatest and sum of each on the way.
+
+    A tile of rows at a time: X is usually row-major. Tiles are summed on their own, so that few digits are lost.
+    """
     for start in range(first, last, 256):
         stop = min(start + 256, last)
         for f in range(X.shape[1]):
+            column = columns[f, start:stop]
+            for i in range(column.size):
+                column[i] = X[start + i, f]
             least, most, tile = low[f], high[f], 0.0
-            for i in range(start, stop):
-                least = min(least, X[i, f])
-                most = max(most, X[i, f])
-                tile += X[i, f]
+            for x in column:
+                least, most = min(least, x), max(most, x)
+                tile += x
             low[f], high[f] = least, most
             total[f] += tile
 
 
 @compiled
-def _copy_scaled(X, scale, centre, first, last, columns):  # type: ignore[no-untyped-def]
-    # A tile of rows at a time: X is usually row-major and the copy column-major.
-    for start in range(first, last, 256):
-        stop = min(start + 256, last)
-        for f in range(X.shape[1]):
-            for i in range(start, stop):
-                columns[f, i] = X[i, f] * scale[f] - centre[f]
+def _scale_columns(columns, first, last, scale, centre):  # type: ignore[no-untyped-def]
+    for f in range(len(columns)):
+        column = columns[f, first:last]
+        for i in range(column.size):
+            column[i] = column[i] * scale[f] - centre[f]
 
 
-def power_of_two_scale(width: Floats) -> Floats:
+def power_of_two_scale(width: ArrayLike) -> Floats:
     """Return the powers of two that bring the given widths (≥ 0) into [0.5, 1); 1 for a width of zero."""
+    width = np.asarray(width)
     _, exponent = np.frexp(width)
     # 2^-exponent itself overflows beyond 2^1023, which only widths below 1e-308 ask for.
     return np.where(width > 0, np.ldexp(1.0, np.minimum(-exponent, 1023)), 1.0)
@@ -65,18 +69,26 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
     array([[-1.,  0.,  1.]])
     """
     n, d = X.shape
-    parts = workers.split(n, work=n * d)
-    low, high = np.full((len(parts), d), np.inf), np.full((len(parts), d), -np.inf)
-    total = np.zeros((len(parts), d))
-    workers.run(lambda k: _describe(X, *parts[k], low[k], high[k], total[k]), len(parts))
+    blocks = row_blocks(n)
+    parts = workers.split(len(blocks), work=n * d)
+    columns = np.empty((d, n))
+    low, high = np.full((len(blocks), d), np.inf), np.full((len(blocks), d), -np.inf)
+    total = np.zeros((len(blocks), d))
+
+    def copy(k: int) -> None:
+        for block in range(*parts[k]):
+            _copy_columns(X, *blocks[block], columns, low[block], high[block], total[block])
+
+    workers.run(copy, len(parts))
     low, high = low.min(axis=0), high.max(axis=0)
     # Halved first: the difference of two large values of opposite sign may not exist.
     scale = power_of_two_scale(high / 2 - low / 2)
     # Any centre inside the data is right, the mean just cancels least; it may have overflowed, or the weights differ.
     mean = np.clip(np.nan_to_num(total.sum(axis=0) / n, nan=0.0), low, high)
     centre = mean * scale
-    columns = np.empty((d, n))
-    workers.run(lambda k: _copy_scaled(X, scale, centre, *parts[k], columns), len(parts))
+    workers.run(
+        lambda k: _scale_columns(columns, blocks[parts[k][0]][0], blocks[parts[k][1] - 1][1], scale, centre), len(parts)
+    )
     return columns, Scaling(scale=scale, centre=centre)
 
 
@@ -85,9 +97,12 @@ def standardise_response(y: Floats, weights: Floats | None) -> tuple[Floats, Sca
 
     They share one scale, because their relative sizes count in the search.
     """
-    columns, scaling = standardise(y, Workers(1))
-    shrink = scaling.scale.min() / scaling.scale
-    columns *= shrink[:, None]
+    low, high = y.min(axis=0) / 2, y.max(axis=0) / 2
+    scale = power_of_two_scale(np.max(high - low))
+    # The middle first: it brings every value near zero, so that the mean can be trusted.
+    centre = (low + high) * scale
+    columns = np.ascontiguousarray(y.T) * scale
+    columns -= centre[:, None]
     mean = columns.mean(axis=1) if weights is None else columns @ weights / weights.sum()
     columns -= mean[:, None]
-    return columns, Scaling(scale=scaling.scale * shrink, centre=scaling.centre * shrink + mean)
+    return columns, Scaling(scale=np.full(len(columns), scale), centre=centre + mean)

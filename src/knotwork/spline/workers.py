@@ -13,6 +13,8 @@ from typing import Any
 
 # Below this many touched values a second thread costs more to wake than it saves.
 LEAST_WORK = 400_000
+# Rows per block of the fixed summation order, and the most blocks there are.
+LEAST_BLOCK, MOST_BLOCKS = 32_768, 16
 
 
 def thread_count(n_jobs: int | None) -> int:
@@ -27,6 +29,18 @@ def thread_count(n_jobs: int | None) -> int:
     if n_jobs is None:
         return cores
     return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+
+
+def row_blocks(n: int) -> list[tuple[int, int]]:
+    """Cut n rows into blocks that depend on n alone: sums over blocks, added in order, do not know the threads.
+
+    >>> row_blocks(70_000)
+    [(0, 35000), (35000, 70000)]
+    """
+    blocks = 1
+    while blocks < MOST_BLOCKS and n >= 2 * blocks * LEAST_BLOCK:
+        blocks *= 2  # a power of two, so that two, four or eight threads get equal shares
+    return list(pairwise(n * b // blocks for b in range(blocks + 1)))
 
 
 class Workers:

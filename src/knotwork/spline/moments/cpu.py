@@ -6,8 +6,6 @@ are added in order. The result is the same to the last bit for any number of thr
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,12 +13,10 @@ from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.knots import CandidateGrid
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.moments import BOTH, Opening, Residual, Side, TermTable
-from knotwork.spline.workers import Workers
+from knotwork.spline.workers import Workers, row_blocks
 
 # Rows whose values and products are kept in the nearest cache while all features pass over them.
 TILE = 2048
-# Rows per block of the fixed summation order, and the most blocks there are.
-LEAST_BLOCK, MOST_BLOCKS = 32_768, 16
 
 
 @compiled
@@ -62,14 +58,41 @@ def _encode(columns, offsets, knots, first, last, codes):  # type: ignore[no-unt
                 code[i] = a
 
 
+@compiled_reduction
+def _whole_column_sums(x, y, w, cell):  # type: ignore[no-untyped-def]
+    """Add Σw, Σwx, Σwx², and Σwy, Σwyx of each response to the only bin of a feature without knots."""
+    unit = w.size == 0
+    total, first, second = 0.0, 0.0, 0.0
+    for i in range(x.size):
+        weight = 1.0 if unit else w[i]
+        total += weight
+        first += weight * x[i]
+        second += weight * x[i] * x[i]
+    cell[0] += total
+    cell[1] += first
+    cell[2] += second
+    for k in range(len(y)):
+        first, second = 0.0, 0.0
+        for i in range(x.size):
+            wy = y[k, i] if unit else w[i] * y[k, i]
+            first += wy
+            second += wy * x[i]
+        cell[3 + 2 * k] += first
+        cell[4 + 2 * k] += second
+
+
 @compiled
 def _opening_sums(columns, codes, offsets, y, w, rows, features, table):  # type: ignore[no-untyped-def]
     """Per bin: Σw, Σwx, Σwx², and Σwy, Σwyx for each response."""
     unit = w.size == 0
     for f in range(features[0], features[1]):
+        cells = table[offsets[f] : offsets[f + 1]]
+        if len(cells) == 1:
+            part = slice(rows[0], rows[1])
+            _whole_column_sums(columns[f, part], y[:, part], w[part], cells[0])
+            continue
         x = columns[f]
         code = codes[f]
-        cells = table[offsets[f] : offsets[f + 1]]
         for i in range(rows[0], rows[1]):
             weight = 1.0 if unit else w[i]
             wy = weight * y[0, i]
@@ -245,14 +268,10 @@ class CpuRows:
         self._codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
         parts = workers.split(d, work=n * d * 4)
         workers.run(lambda k: _encode(columns, grid.offsets, grid.knots, *parts[k], self._codes), len(parts))
-        # A power of two, so that two, four or eight threads get equal shares.
-        blocks = 1
-        while blocks < MOST_BLOCKS and n >= 2 * blocks * LEAST_BLOCK:
-            blocks *= 2
-        edges = [n * b // blocks for b in range(blocks + 1)]
-        self._blocks = list(pairwise(edges))
+        self._blocks = row_blocks(n)
+        self._jobs = self._share(work=n * d)
 
-    def _jobs(self, work: int) -> list[tuple[range, tuple[int, int]]]:
+    def _share(self, work: int) -> list[tuple[range, tuple[int, int]]]:
         """Share (blocks, features) among the threads: by blocks if there are enough, else by features."""
         d, blocks = len(self._columns), len(self._blocks)
         if blocks >= self._workers.threads:
@@ -262,9 +281,8 @@ class CpuRows:
     def opening(self) -> Opening:
         """Sum what the search starts from: one pass."""
         grid, y = self.grid, self._y
-        d, n = self._columns.shape
         tables = np.zeros((len(self._blocks), grid.knots.size, 3 + 2 * len(y)))
-        jobs = self._jobs(work=n * d * (3 + 2 * len(y)) // 2)
+        jobs = self._jobs
 
         def task(k: int) -> None:
             blocks, features = jobs[k]
@@ -294,9 +312,8 @@ class CpuRows:
         if len(sides) == 2 and sides != BOTH:
             raise ValueError(f"two sides are asked for as {BOTH}, got {sides}")
         grid = self.grid
-        d, n = self._columns.shape
         tables = np.zeros((len(self._blocks), len(sides) * grid.knots.size, 2))
-        jobs = self._jobs(work=n * d)
+        jobs = self._jobs
 
         def task(k: int) -> None:
             blocks, features = jobs[k]
