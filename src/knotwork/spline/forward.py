@@ -103,12 +103,13 @@ def _absorb(products, r, length, projection, own, q, norms, cross, dots):  # typ
     new = q[size]
     for start in range(0, candidates, 1024):
         stop = min(start + 1024, candidates)
-        strip = products[start:stop] / length
+        for i in range(start, stop):
+            new[i] = products[i] / length
+        strip = new[start:stop]
         for m in range(size):
             row, factor = q[m, start:stop], r[m] / length
             for i in range(strip.size):
                 strip[i] -= factor * row[i]
-        new[start:stop] = strip
     for i in range(candidates):
         norms[i] -= new[i] * new[i]
         cross[i] -= new[i] * new[own[i]]
