@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from knotwork.data import datasets as datasets
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
+    from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
+    from knotwork.network.convert import to_network as to_network
+    from knotwork.network.reshape import deepen as deepen
+    from knotwork.network.reshape import reshape as reshape
+    from knotwork.network.reshape import widen as widen
+    from knotwork.network.train import train as train
     from knotwork.spline.model import Hinge as Hinge
     from knotwork.spline.model import Linear as Linear
     from knotwork.spline.model import Spline as Spline
@@ -22,10 +28,28 @@ _HOME = {
     "Linear": "knotwork.spline.model",
     "MarsRegressor": "knotwork.estimators.mars",
     "Spline": "knotwork.spline.model",
+    "SplineNetRegressor": "knotwork.estimators.splinenet",
+    "deepen": "knotwork.network.reshape",
+    "reshape": "knotwork.network.reshape",
+    "to_network": "knotwork.network.convert",
+    "train": "knotwork.network.train",
+    "widen": "knotwork.network.reshape",
 }
 _MODULES = {"datasets": "knotwork.data.datasets"}
 
-__all__ = ["Hinge", "Linear", "MarsRegressor", "Spline", "datasets"]
+__all__ = [
+    "Hinge",
+    "Linear",
+    "MarsRegressor",
+    "Spline",
+    "SplineNetRegressor",
+    "datasets",
+    "deepen",
+    "reshape",
+    "to_network",
+    "train",
+    "widen",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,3 +19,11 @@ class CategoryWarning(UserWarning):
 
 class WeightWarning(UserWarning):
     """Sample weights whose sum makes GCV believe in far fewer observations than there are rows."""
+
+
+class NetworkError(KnotworkError, ValueError):
+    """A network, a layer or a shape that cannot hold the function."""
+
+
+class ScaleWarning(UserWarning):
+    """Inputs of a network whose scales differ so much that training will suffer."""

@@ -19,8 +19,8 @@ from knotwork.estimators.inputs import (
     read_weights,
     unchanged_on_failure,
 )
-from knotwork.estimators.progress import forward_progress
 from knotwork.estimators.summary import summarise
+from knotwork.progress import forward_progress
 from knotwork.spline.fit import FitOptions, Knot, SplineFit, fit_spline
 from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.spline.forward import Step, forward
-from knotwork.spline.knots import Spans, choose_candidates, default_spans, rows_at
+from knotwork.spline.knots import CandidateGrid, Spans, choose_candidates, default_spans, rows_at
 from knotwork.spline.model import Floats, Hinge, Linear, Spline, Term
 from knotwork.spline.moments.cpu import CpuRows
-from knotwork.spline.moments.moments import TermTable
+from knotwork.spline.moments.moments import Opening, TermTable
 from knotwork.spline.prune import PruningPath, prune
 from knotwork.spline.refit import Refit, feature_costs, refit, term_costs
 from knotwork.spline.rules import EARTH, OWN, gcv
@@ -62,6 +62,7 @@ class SplineFit:
     pruning : the best subset of each size, in standardised units
     standardised : the spline's coefficients before the scaling was undone
     unit : what one unit of a standardised sum of squares is worth
+    feature_centre, feature_scale : (d,) mean and standard deviation (1 for a constant) of the features
     """
 
     spline: Spline
@@ -77,6 +78,8 @@ class SplineFit:
     pruning: PruningPath
     standardised: Refit
     unit: float
+    feature_centre: Floats
+    feature_scale: Floats
     spans: Spans
     penalty: float
     total: float
@@ -150,6 +153,7 @@ def fit_spline(
         Linear(f) if sign == 0 else Hinge(f, knots[f, knot].value, sign) for f, knot, sign in path.terms.entries()
     )
     kept = [(f, knot) for f, knot, sign in fitted.terms.entries() if sign != 0]
+    centre, scale = _feature_moments(path.opening, grid, x_scaling)
     return SplineFit(
         spline=_spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling),
         forward_terms=forward_terms,
@@ -165,10 +169,21 @@ def fit_spline(
         pruning=pruned,
         standardised=fitted,
         unit=unit,
+        feature_centre=centre,
+        feature_scale=scale,
         spans=spans,
         penalty=penalty,
         total=total,
     )
+
+
+def _feature_moments(opening: Opening, grid: CandidateGrid, scaling: Scaling) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of the features, in the units of the data; 1 for the deviation of a constant."""
+    mean = opening.sums[grid.linear] / opening.total
+    variance = opening.norms[grid.linear] / opening.total - mean**2
+    deviation = np.sqrt(np.maximum(variance, 0.0)) / scaling.scale
+    usable = np.isfinite(deviation) & (deviation > 0)
+    return (mean + scaling.centre) / scaling.scale, np.where(usable, deviation, 1.0)
 
 
 def _find_knots(

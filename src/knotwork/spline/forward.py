@@ -19,7 +19,7 @@ import numpy as np
 
 from knotwork.spline.compiled import compiled
 from knotwork.spline.model import Floats
-from knotwork.spline.moments.moments import BOTH, RowSums, Side, TermTable
+from knotwork.spline.moments.moments import BOTH, Opening, RowSums, Side, TermTable
 from knotwork.spline.rules import Rules, gcv
 
 BETTER = 1 + 1e-11
@@ -43,6 +43,7 @@ class ForwardPass:
     projection : (1 + M, p)
     rss : residual sum of squares of all terms, summed over responses
     null_rss : that of the intercept alone
+    opening : what the search started from
     """
 
     terms: TermTable
@@ -50,7 +51,7 @@ class ForwardPass:
     projection: Floats
     rss: float
     null_rss: float
-    total: float
+    opening: Opening
     steps: tuple[Step, ...]
     stopped: str
 
@@ -211,7 +212,7 @@ class _Search:
             projection=rotation.T @ self._projection[:m],
             rss=self.rss,
             null_rss=self.null_rss,
-            total=self.opening.total,
+            opening=self.opening,
             steps=tuple(steps),
             stopped=stopped,
         )

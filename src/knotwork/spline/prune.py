@@ -123,5 +123,5 @@ def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
     return PruningPath(
         members=members,
         rss=rss,
-        gcv=np.array([gcv(rss[k], path.total, k + 1, penalty) for k in range(columns)]),
+        gcv=np.array([gcv(rss[k], path.opening.total, k + 1, penalty) for k in range(columns)]),
     )

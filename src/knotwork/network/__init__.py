@@ -1,0 +1,1 @@
+"""The network: convert → reshape → train, and the ways in for people who bring their own."""

@@ -1,0 +1,58 @@
+"""Splines that make good starts: narrow enough for the network, and without large coefficients that cancel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from knotwork.errors import NetworkError
+from knotwork.network.activations import Activation
+from knotwork.network.convert import rescale_spline, spline_units
+from knotwork.network.train import Coordinates
+from knotwork.spline.fit import FitOptions, fit_spline
+from knotwork.spline.model import Floats, Spline
+
+
+def fit_spline_to_width(
+    X: Floats,
+    y: Floats,
+    weights: Floats | None,
+    names: Sequence[str],
+    options: FitOptions,
+    rule: Activation,
+    width: int,
+) -> Spline:
+    """Fit a spline with as many terms as ``width`` units can hold."""
+    most = min(width + 1, options.max_terms or width + 1)
+    default = min(200, max(20, 2 * X.shape[1])) + 1
+    most = min(most, options.max_terms or default)
+    while most >= 2:
+        spline = fit_spline(X, y, weights=weights, names=names, options=replace(options, max_terms=most)).spline
+        excess = len(spline_units(spline, rule)[0].knot) - width
+        if excess <= 0:
+            return spline
+        # A linear term takes two units, so the excess is at most as large as the number of terms.
+        most -= max(1, excess // 2)
+    raise NetworkError(f"a first hidden layer of {width} units cannot hold any term; it needs at least 2")
+
+
+def ridge_refit(spline: Spline, X: Floats, y: Floats, weight: Floats, ridge: float, coordinates: Coordinates) -> Spline:
+    """Fit the coefficients again with a ridge on them, in standardised units; knots and terms stay."""
+    if ridge == 0 or not spline.terms:
+        return spline
+    c = coordinates
+    inner = rescale_spline(spline, c.x_centre, c.x_scale, c.y_centre, c.y_scale)
+    basis = inner.basis(c.features(X))
+    share = weight / weight.sum()
+    mean = share @ basis
+    centred = basis - mean
+    target = c.responses(y)
+    gram = (centred * share[:, None]).T @ centred + ridge * np.eye(len(inner.terms))
+    coef = np.linalg.solve(gram, (centred * share[:, None]).T @ target)
+    intercept = share @ target - mean @ coef
+    refitted = Spline(inner.terms, intercept, coef, inner.feature_names)
+    # Back to the units of the data, with the knots as they were: they are values of the data.
+    outer = rescale_spline(refitted, -c.x_centre / c.x_scale, 1 / c.x_scale, -c.y_centre / c.y_scale, 1 / c.y_scale)
+    return replace(outer, terms=spline.terms)

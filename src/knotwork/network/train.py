@@ -1,0 +1,389 @@
+"""Training that keeps what the start knows.
+
+Networks are trained in standardised coordinates and folded back afterwards, so that the units of the data do not
+matter. The learning rate warms up slowly, because a few full-size steps destroy a converted start. Epoch 0 is a
+checkpoint like any other: on the validation rows the result is never worse than what training began with.
+"""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from knotwork.errors import NetworkError
+from knotwork.network.split import held_out
+from knotwork.progress import epoch_progress
+from knotwork.spline.model import Floats
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How to train.
+
+    learning_rate : peak of the schedule: a linear warm-up over the first ``warmup`` of the steps, then a half cosine
+    l1 : weight of Σ|weights|, in units of the (standardised) loss; dropout : share of hidden units left out
+    patience : epochs without a better validation loss after which training ends; None is never
+    clip : greatest norm of a gradient
+    """
+
+    epochs: int = 100
+    batch_size: int = 64
+    learning_rate: float = 2e-3
+    weight_decay: float = 1e-4
+    warmup: float = 0.2
+    l1: float = 0.0
+    dropout: float = 0.0
+    patience: int | None = 30
+    clip: float = 1.0
+
+
+@dataclass
+class History:
+    """Losses after each epoch, beginning with epoch 0, the network as it came: mean squared errors in units of y².
+
+    train_loss, validation_loss, learning_rate, seconds (since the start) : lists of one entry per epoch
+    best_epoch : the epoch whose weights were kept
+    """
+
+    train_loss: list[float] = field(default_factory=list)
+    validation_loss: list[float] = field(default_factory=list)
+    learning_rate: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    best_epoch: int = 0
+
+    def __len__(self) -> int:
+        return len(self.train_loss)
+
+    def to_frame(self) -> Any:
+        """Return the history as a pandas frame, one row per epoch."""
+        import pandas as pd
+
+        return pd.DataFrame({
+            "train_loss": self.train_loss,
+            "validation_loss": self.validation_loss,
+            "learning_rate": self.learning_rate,
+            "seconds": self.seconds,
+        }).rename_axis("epoch")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows to train or to validate on: x (N, d), y (N, p), weight (N,)."""
+
+    x: Tensor
+    y: Tensor
+    weight: Tensor
+
+
+def fit_network(
+    net: nn.Module,
+    training: Part,
+    validation: Part,
+    options: TrainOptions,
+    *,
+    seed: int,
+    unit: float = 1.0,
+    report: Callable[[int, History], None] | None = None,
+) -> History:
+    """Train a network in place, in the coordinates it is given, and leave it with the weights of its best epoch.
+
+    ``unit`` is what one unit of the loss is worth in the history.
+    """
+    device = training.x.device
+    history = History()
+    generator = torch.Generator().manual_seed(seed)
+    steps_per_epoch = -(-len(training.x) // options.batch_size)
+    schedule = _schedule(options, options.epochs * steps_per_epoch)
+    parameters = [p for p in net.parameters() if p.requires_grad]
+    penalised = [p for p in parameters if p.ndim > 1]
+    optimiser = torch.optim.AdamW(
+        [{"params": penalised, "weight_decay": options.weight_decay},
+         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}],
+        lr=options.learning_rate, fused=device.type in ("cpu", "cuda") or None,
+    )  # fmt: skip
+    start = time.perf_counter()
+    best = _state(net)
+    step = 0
+    with _dropout(net, options.dropout), _seeded(seed):
+        for epoch in range(options.epochs + 1):
+            if epoch > 0:
+                net.train()
+                order = torch.randperm(len(training.x), generator=generator).to(device)
+                for batch in torch.split(order, options.batch_size):
+                    for group in optimiser.param_groups:
+                        group["lr"] = schedule[step]
+                    step += 1
+                    optimiser.zero_grad(set_to_none=True)
+                    loss = _loss(net(training.x[batch]), training.y[batch], training.weight[batch])
+                    if options.l1 > 0:
+                        loss = loss + options.l1 * sum(p.abs().sum() for p in penalised)
+                    loss.backward()  # type: ignore[no-untyped-call]
+                    nn.utils.clip_grad_norm_(parameters, options.clip)
+                    optimiser.step()
+            history.train_loss.append(_evaluate(net, training) * unit)
+            history.validation_loss.append(_evaluate(net, validation) * unit)
+            history.learning_rate.append(schedule[step - 1] if step else 0.0)
+            history.seconds.append(time.perf_counter() - start)
+            if not np.isfinite(history.validation_loss[0]):
+                raise NetworkError("the network's loss is not finite before training; check its weights and the data")
+            if history.validation_loss[-1] < history.validation_loss[history.best_epoch]:
+                history.best_epoch = epoch
+                best = _state(net)
+            if report is not None:
+                report(epoch, history)
+            if options.patience is not None and epoch - history.best_epoch >= options.patience:
+                break
+    with torch.no_grad():
+        for name, value in net.state_dict().items():
+            value.copy_(best[name])
+    return history
+
+
+def _schedule(options: TrainOptions, steps: int) -> Floats:
+    """Learning rate of every step: up in a line, down in a half cosine to a fiftieth."""
+    t = (np.arange(max(steps, 1)) + 1) / max(steps, 1)
+    up = np.minimum(t / max(options.warmup, 1e-9), 1.0)
+    past = np.clip((t - options.warmup) / max(1 - options.warmup, 1e-9), 0, 1)
+    down = 0.02 + 0.98 * (1 + np.cos(np.pi * past)) / 2
+    rates: Floats = options.learning_rate * up * down
+    return rates
+
+
+def _loss(output: Tensor, y: Tensor, weight: Tensor) -> Tensor:
+    return ((output - y).square().mean(dim=1) * weight).sum() / weight.sum()
+
+
+def _evaluate(net: nn.Module, part: Part) -> float:
+    net.eval()
+    with torch.no_grad():
+        return float(_loss(net(part.x), part.y, part.weight))
+
+
+def _state(net: nn.Module) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in net.state_dict().items()}
+
+
+@contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    """Seed torch's global generators (dropout draws from them) and leave them as they were."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
+
+
+@contextmanager
+def _dropout(net: nn.Module, share: float) -> Iterator[None]:
+    """Drop hidden units out behind every activation while training, without changing the network's modules."""
+    if share == 0:
+        yield
+        return
+
+    def drop(module: nn.Module, _: Any, output: Tensor) -> Tensor:
+        return nn.functional.dropout(output, share, training=module.training)
+
+    hidden = [m for m in net.modules() if not list(m.children()) and not isinstance(m, (nn.Linear, nn.Dropout))]
+    hooks = [m.register_forward_hook(drop) for m in hidden]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+# Coordinates
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Means and standard deviations of features (d,) and responses (p,)."""
+
+    x_centre: Floats
+    x_scale: Floats
+    y_centre: Floats
+    y_scale: float
+
+    @classmethod
+    def of(cls, X: Floats, y: Floats, weight: Floats | None = None) -> Coordinates:
+        """Measure rows X (N, d), y (N, p); responses share one scale, so that their errors add as they are."""
+        x_centre, x_scale = _moments(X, weight)
+        y_centre, y_scale = _moments(y, weight)
+        return cls(x_centre, x_scale, y_centre, float(np.sqrt(np.mean(np.square(y_scale)))))
+
+    def features(self, X: Floats) -> Floats:
+        """Standardise rows."""
+        return (X - self.x_centre) / self.x_scale
+
+    def responses(self, y: Floats) -> Floats:
+        """Standardise responses."""
+        return (y - self.y_centre) / self.y_scale
+
+
+def _moments(values: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+    # Scaled by the largest value first: squares of 1e200 do not exist.
+    largest = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
+    scaled = values / largest
+    mean = np.average(scaled, axis=0, weights=weight)
+    deviation = np.sqrt(np.average(np.square(scaled - mean), axis=0, weights=weight))
+    # What varies less than rounding is constant.
+    deviation = np.where(deviation > 1e-13 * np.abs(mean), deviation, 1 / largest)
+    return mean * largest, deviation * largest
+
+
+def train(
+    net: nn.Module,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    validation: float | tuple[ArrayLike, ArrayLike] = 0.15,
+    sample_weight: ArrayLike | None = None,
+    epochs: int = 100,
+    batch_size: int = 64,
+    learning_rate: float = 2e-3,
+    weight_decay: float = 1e-4,
+    warmup: float = 0.2,
+    l1: float = 0.0,
+    dropout: float = 0.0,
+    patience: int | None = 30,
+    standardise: bool = True,
+    random_state: int | None = None,
+    verbose: int = 0,
+) -> History:
+    """Train a regression network of your own in place; the loop that ``SplineNetRegressor`` uses.
+
+    Parameters
+    ----------
+    net : module that maps (N, d) to (N, p)
+    X, y : (N, d) and (N,) or (N, p)
+    validation : share of the rows to validate on, or (X, y) of its own; the weights of the best epoch are kept, those
+        that the network came with among them
+    standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
+        ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
+    The others are those of ``SplineNetRegressor``.
+
+    Returns
+    -------
+    History : losses per epoch, beginning with epoch 0
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> X, y = kw.datasets.load_wine_quality("red")
+    >>> net = kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y)), (64, 64), X=X, random_state=0)
+    >>> history = kw.train(net, X, y, epochs=3, random_state=0)
+    >>> min(history.validation_loss) <= history.validation_loss[0]
+    True
+    """
+    rows = np.asarray(X, dtype=np.float64)
+    targets = np.asarray(y, dtype=np.float64)
+    targets = targets.reshape(len(targets), -1)
+    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    _require_rows(rows, targets, weight)
+    seed = int(np.random.default_rng(random_state).integers(2**31))
+    held: tuple[Floats, Floats, Floats]
+    if isinstance(validation, tuple):
+        chosen = np.ones(len(rows), dtype=bool)
+        held_rows, held_targets = (np.asarray(v, dtype=np.float64) for v in validation)
+        held = (held_rows, held_targets.reshape(len(held_targets), -1), np.ones(len(held_rows)))
+        _require_rows(*held)
+    else:
+        chosen = ~held_out(rows, validation, seed)
+        held = (rows[~chosen], targets[~chosen], weight[~chosen]) if not chosen.all() else (rows, targets, weight)
+    options = TrainOptions(
+        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup,
+        l1=l1, dropout=dropout, patience=patience,
+    )  # fmt: skip
+    coordinates = Coordinates.of(rows[chosen], targets[chosen], weight[chosen])
+    ends = _ends(net) if standardise else None
+    if ends is None:
+        coordinates = replace(
+            coordinates, x_centre=np.zeros(rows.shape[1]), x_scale=np.ones(rows.shape[1]),
+            y_centre=np.zeros(targets.shape[1]), y_scale=1.0,
+        )  # fmt: skip
+    first = next(net.parameters())
+
+    def tensors(part: tuple[Floats, Floats, Floats]) -> Part:
+        values = (coordinates.features(part[0]), coordinates.responses(part[1]), part[2])
+        return Part(*(torch.from_numpy(v).to(first.device, first.dtype) for v in values))
+
+    before = copy.deepcopy(net.state_dict())
+    try:
+        with _standardised(ends, coordinates), epoch_progress(bool(verbose), epochs) as report:
+            return fit_network(
+                net,
+                tensors((rows[chosen], targets[chosen], weight[chosen])),
+                tensors(held),
+                options,
+                seed=seed,
+                unit=coordinates.y_scale**2,
+                report=report,
+            )
+    except BaseException:
+        net.load_state_dict(before)
+        raise
+
+
+def _require_rows(rows: Floats, targets: Floats, weight: Floats) -> None:
+    if rows.ndim != 2 or len(rows) < 2:
+        raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
+    if len(targets) != len(rows) or weight.shape != (len(rows),):
+        raise NetworkError(
+            f"X, y and weights must have the same number of rows, got {len(rows)}, {len(targets)} and {len(weight)}"
+        )
+    for name, values in (("X", rows), ("y", targets), ("sample_weight", weight)):
+        if not np.isfinite(values).all():
+            raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
+
+
+def _ends(net: nn.Module) -> tuple[nn.Linear | None, nn.Linear] | None:
+    """Return the layers that coordinates fold into: None for the first if it is frozen (it standardises already)."""
+    if not isinstance(net, nn.Sequential) or len(net) < 2:
+        return None
+    first, last = net[0], net[-1]
+    if not (isinstance(first, nn.Linear) and isinstance(last, nn.Linear) and last.bias is not None):
+        return None
+    return (first if first.bias is not None else None), last
+
+
+@contextmanager
+def _standardised(ends: tuple[nn.Linear | None, nn.Linear] | None, coordinates: Coordinates) -> Iterator[None]:
+    """Let a network compute in standardised coordinates inside the block, in those of the data again behind it."""
+    if ends is None:
+        yield
+        return
+    first, last = ends
+
+    def convert(towards: bool) -> None:
+        c = coordinates
+        for layer in (first, last):
+            if layer is None:
+                continue
+            weight, bias = layer.weight.detach().double().cpu(), layer.bias.detach().double().cpu()
+            scale, centre = torch.from_numpy(c.x_scale), torch.from_numpy(c.x_centre)
+            y_centre = torch.from_numpy(c.y_centre)
+            if layer is first:
+                if towards:
+                    bias, weight = bias + weight @ centre, weight * scale
+                else:
+                    weight = weight / scale
+                    bias = bias - weight @ centre
+            else:
+                bias = (bias - y_centre) / c.y_scale if towards else bias * c.y_scale + y_centre
+                weight = weight / c.y_scale if towards else weight * c.y_scale
+            with torch.no_grad():
+                layer.weight.copy_(weight)
+                layer.bias.copy_(bias)
+
+    convert(towards=True)
+    try:
+        yield
+    finally:
+        convert(towards=False)

@@ -1,0 +1,53 @@
+"""Progress of long work in the terminal; nothing is loaded unless it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from knotwork.network.train import History
+    from knotwork.spline.forward import Step
+
+
+@contextmanager
+def forward_progress(show: bool) -> Iterator[Callable[[Step], None] | None]:
+    """Yield a function that shows a step of the forward pass as it happens, or None."""
+    if not show:
+        yield None
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("forward pass: {task.description}"), TimeElapsedColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task("starting", total=None)
+
+        def report(step: Step) -> None:
+            progress.update(task, description=f"{step.terms} terms, R² {step.rsq:.4f}, GRSq {step.grsq:.4f}", advance=1)
+
+        yield report
+
+
+@contextmanager
+def epoch_progress(show: bool, epochs: int) -> Iterator[Callable[[int, History], None] | None]:
+    """Yield a function that shows an epoch of training as it ends, or None."""
+    if not show:
+        yield None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("epoch {task.completed}/{task.total}"), BarColumn(), TextColumn("{task.description}"),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns) as progress:
+        task = progress.add_task("starting", total=epochs)
+
+        def report(epoch: int, history: History) -> None:
+            progress.update(
+                task,
+                completed=epoch,
+                description=f"validation loss {history.validation_loss[-1]:.5g}, best "
+                f"{history.validation_loss[history.best_epoch]:.5g} (epoch {history.best_epoch})",
+            )
+
+        yield report
