@@ -12,7 +12,10 @@ if TYPE_CHECKING:
     from knotwork.data import datasets as datasets
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
     from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
+    from knotwork.io import load as load
+    from knotwork.io import save as save
     from knotwork.network.convert import to_network as to_network
+    from knotwork.network.init import init_ as init_
     from knotwork.network.reshape import deepen as deepen
     from knotwork.network.reshape import reshape as reshape
     from knotwork.network.reshape import widen as widen
@@ -30,26 +33,17 @@ _HOME = {
     "Spline": "knotwork.spline.model",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
     "deepen": "knotwork.network.reshape",
+    "init_": "knotwork.network.init",
+    "load": "knotwork.io",
     "reshape": "knotwork.network.reshape",
+    "save": "knotwork.io",
     "to_network": "knotwork.network.convert",
     "train": "knotwork.network.train",
     "widen": "knotwork.network.reshape",
 }
 _MODULES = {"datasets": "knotwork.data.datasets"}
 
-__all__ = [
-    "Hinge",
-    "Linear",
-    "MarsRegressor",
-    "Spline",
-    "SplineNetRegressor",
-    "datasets",
-    "deepen",
-    "reshape",
-    "to_network",
-    "train",
-    "widen",
-]
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

@@ -30,7 +30,7 @@ def forward_progress(show: bool) -> Iterator[Callable[[Step], None] | None]:
 
 
 @contextmanager
-def epoch_progress(show: bool, epochs: int) -> Iterator[Callable[[int, History], None] | None]:
+def epoch_progress(show: bool, epochs: int) -> Iterator[Callable[[int, History, object], None] | None]:
     """Yield a function that shows an epoch of training as it ends, or None."""
     if not show:
         yield None
@@ -42,7 +42,7 @@ def epoch_progress(show: bool, epochs: int) -> Iterator[Callable[[int, History],
     with Progress(*columns) as progress:
         task = progress.add_task("starting", total=epochs)
 
-        def report(epoch: int, history: History) -> None:
+        def report(epoch: int, history: History, _: object) -> None:
             progress.update(
                 task,
                 completed=epoch,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -22,12 +21,12 @@ from knotwork.estimators.inputs import (
     unchanged_on_failure,
 )
 from knotwork.network.activations import NAMES, Activation, activation_rule
-from knotwork.network.chain import Chain, Layer, build, read_chain
-from knotwork.network.convert import rescale_spline, spline_chain
-from knotwork.network.fitting import fit_spline_to_width, ridge_refit
-from knotwork.network.reshape import FILLS, reshape_chain
+from knotwork.network.chain import build, evaluate, read_chain
+from knotwork.network.coordinates import Coordinates, fold
+from knotwork.network.reshape import FILLS
 from knotwork.network.split import held_out
-from knotwork.network.train import Coordinates, Part, TrainOptions, fit_network
+from knotwork.network.starts import fit_spline_to_width, kaiming, ridge_refit, spline_start
+from knotwork.network.train import Part, TrainOptions, fit_network
 from knotwork.progress import epoch_progress
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
@@ -45,11 +44,11 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "random" starts the same network from Kaiming's initialisation instead, to check the claim.
     activation : str or module, default "relu"
         One that a spline can be converted to.
-    fill : "hinge", "random" or "zero", default "hinge"
+    fill : "random", "hinge" or "zero", default "random"
         What the units beyond the spline's compute at first; see ``reshape``.
     max_terms, penalty, threshold : as in MarsRegressor
         The spline has at most as many terms as the first hidden layer can hold.
-    ridge : float, default 1e-4
+    ridge : float, default 1e-3
         Ridge of the spline's coefficients, in standardised units: large ones that cancel do not survive training.
     spline_fraction : float, default None
         Fit the spline to this share of the training rows and train the network on the others; None uses all for both.
@@ -63,6 +62,9 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Share of the distinct rows held out; copies of a row stay on one side. The best epoch on them is kept.
     patience : int or None, default 30
         Epochs without improvement before training ends.
+    average : float, default 10
+        Epochs over which the weights are averaged; the average is what is validated and kept. It is what lets a large
+        learning rate work on a good start without undoing it.
     device : str, default None
         Where to train; None is the CPU.
     random_state, n_jobs, verbose
@@ -103,6 +105,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "patience": [Interval(Integral, 1, None, closed="left"), None],
+        "average": [Interval(Real, 0, None, closed="left")],
         "device": [str, torch.device, None],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
@@ -114,21 +117,22 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         hidden: tuple[int, ...] = (128, 128),
         start: str = "spline",
         activation: str | nn.Module = "relu",
-        fill: str = "hinge",
+        fill: str = "random",
         max_terms: int | None = None,
         penalty: float | None = None,
         threshold: float = 1e-3,
-        ridge: float = 1e-4,
+        ridge: float = 1e-3,
         spline_fraction: float | None = None,
         epochs: int = 100,
-        batch_size: int = 64,
-        learning_rate: float = 2e-3,
-        weight_decay: float = 1e-4,
+        batch_size: int = 128,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 1e-2,
         warmup: float = 0.2,
         l1: float = 0.0,
         dropout: float = 0.0,
         validation_fraction: float = 0.15,
         patience: int | None = 30,
+        average: float = 10.0,
         device: str | torch.device | None = None,
         random_state: int | None = None,
         n_jobs: int | None = None,
@@ -152,6 +156,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.dropout = dropout
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.average = average
         self.device = device
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -192,7 +197,8 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.start == "spline":
             rows = (matrix[for_spline], targets[for_spline], weight[for_spline])
             spline = self._fit_spline(rows, sample_weight is not None, encoder.feature_names, widths, rule, coordinates)
-            chain = self._start(spline, coordinates, matrix[training], widths, rule, seed)
+            rng = np.random.default_rng(seed)
+            chain = spline_start(spline, coordinates, matrix[training], widths, rule, self.fill, rng)
             net = build(chain, torch.float64)
         else:
             net = kaiming(matrix.shape[1], widths, targets.shape[1], rule, seed)
@@ -208,7 +214,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         options = TrainOptions(
             epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate,
             weight_decay=self.weight_decay, warmup=self.warmup, l1=self.l1, dropout=self.dropout,
-            patience=self.patience,
+            patience=self.patience, average=self.average,
         )  # fmt: skip
         with epoch_progress(bool(self.verbose), self.epochs) as report:
             history = fit_network(
@@ -236,65 +242,9 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         spline = fit_spline_to_width(X, y, weight if weighted else None, names, options, rule, widths[0])
         return ridge_refit(spline, X, y, weight, self.ridge, coordinates)
 
-    def _start(
-        self,
-        spline: Spline,
-        coordinates: Coordinates,
-        X: Floats,
-        widths: tuple[int, ...],
-        rule: Activation,
-        seed: int,
-    ) -> Chain:
-        """The spline as a network of the wanted shape, in standardised coordinates."""
-        c = coordinates
-        inner = rescale_spline(spline, c.x_centre, c.x_scale, c.y_centre, c.y_scale)
-        Z = c.features(X)
-        chain = spline_chain(inner, rule, box=(Z.min(axis=0), Z.max(axis=0)))
-        return reshape_chain(chain, widths, fill=self.fill, X=Z, rng=np.random.default_rng(seed))
-
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""
         matrix = np.asarray(read_table(self, X), dtype=np.float64)
         # In double precision: a row's prediction then does not depend on the rows beside it.
         values = evaluate(read_chain(self.network_), matrix)
         return values[:, 0] if self._flat_output else values
-
-
-def evaluate(chain: Chain, X: Floats) -> Floats:
-    """Run a chain on rows in double precision: (N, d) → (N, p)."""
-    with torch.no_grad():
-        rows = torch.from_numpy(np.ascontiguousarray(X))
-        rows = rows if chain.prefix is None else chain.prefix(rows)
-        for layer, activation in zip(chain.hidden, chain.modules, strict=True):
-            rows = activation.to("cpu", torch.float64)(layer(rows))
-        out: Floats = chain.output(rows).numpy()
-    return out
-
-
-def fold(chain: Chain, coordinates: Coordinates) -> Chain:
-    """Let a chain that computes in standardised coordinates compute in those of the data."""
-    scale, centre = torch.from_numpy(coordinates.x_scale), torch.from_numpy(coordinates.x_centre)
-    first, *rest = chain.hidden
-    weight = first.weight / scale
-    first = Layer(weight, first.bias - weight @ centre)
-    output = Layer(
-        chain.output.weight * coordinates.y_scale,
-        chain.output.bias * coordinates.y_scale + torch.from_numpy(coordinates.y_centre),
-    )
-    conversion = replace(chain.conversion, bound=chain.conversion.bound * coordinates.y_scale)
-    return replace(chain, hidden=(first, *rest), output=output, conversion=conversion)
-
-
-def kaiming(inputs: int, widths: tuple[int, ...], outputs: int, rule: Activation, seed: int) -> nn.Sequential:
-    """Return the network from Kaiming's initialisation, in standardised coordinates."""
-    modules: list[nn.Module] = []
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        for width in widths:
-            layer = nn.Linear(inputs, width, dtype=torch.float64)
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
-            modules += [layer, rule.new_module()]
-            inputs = width
-        modules.append(nn.Linear(inputs, outputs, dtype=torch.float64))
-    return nn.Sequential(*modules)

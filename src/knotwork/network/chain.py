@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
+from knotwork.spline.model import Floats
 
 
 @dataclass(frozen=True)
@@ -142,3 +144,14 @@ def placement(net: nn.Module) -> tuple[torch.dtype, torch.device]:
     """Return dtype and device of a network's parameters."""
     first = next(net.parameters())
     return first.dtype, first.device
+
+
+def evaluate(chain: Chain, X: Floats) -> Floats:
+    """Run a chain on rows in double precision: (N, d) → (N, p)."""
+    with torch.no_grad():
+        rows = torch.from_numpy(np.ascontiguousarray(X))
+        rows = rows if chain.prefix is None else chain.prefix(rows)
+        for layer, activation in zip(chain.hidden, chain.modules, strict=True):
+            rows = activation.to("cpu", torch.float64)(layer(rows))
+        out: Floats = chain.output(rows).numpy()
+    return out

@@ -69,7 +69,7 @@ def spline_units(spline: Spline, rule: Activation) -> tuple[Units, Floats]:
         feature=np.array([k[0] for k in keys], dtype=np.int64),
         knot=np.array([k[1] for k in keys]),
         direction=np.array([k[2] for k in keys], dtype=np.int64),
-        coef=np.array(coefs).reshape(len(keys), -1),
+        coef=np.array(coefs).reshape(len(keys), spline.intercept.size),
     ), error
 
 

@@ -1,8 +1,8 @@
 """Splitting rows by what they hold, so that copies of a row never land on both sides.
 
 Every distinct row of features gets a number from its values and the seed; the rows with the least numbers are held
-out. A split by position would put copies of training rows among the validation rows and flatter a network that remembers
-them. This one also does not depend on the order of the rows, or on whether a row is repeated or has a weight.
+out. A split by position would put copies of training rows among the validation rows and flatter a network that
+remembers them. This one also does not depend on the order of the rows, or on whether a row is repeated or has a weight.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def held_out(X: Floats, share: float, seed: int) -> NDArray[np.bool_]:
 
     >>> X = np.array([[1.0], [2.0], [3.0], [1.0], [4.0]])
     >>> out = held_out(X, 0.3, seed=0)
-    >>> bool(out[0] == out[3]), 1 <= out.sum() <= 3
+    >>> bool(out[0] == out[3]), bool(1 <= out.sum() <= 3)
     (True, True)
     """
     if not 0 < share < 1:

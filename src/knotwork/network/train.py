@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError
+from knotwork.network.coordinates import Coordinates
 from knotwork.network.split import held_out
 from knotwork.progress import epoch_progress
 from knotwork.spline.model import Floats
@@ -33,24 +34,26 @@ class TrainOptions:
     l1 : weight of Σ|weights|, in units of the (standardised) loss; dropout : share of hidden units left out
     patience : epochs without a better validation loss after which training ends; None is never
     clip : greatest norm of a gradient
+    average : epochs over which the weights are averaged (exponentially, less at first); the average is the result
     """
 
     epochs: int = 100
-    batch_size: int = 64
-    learning_rate: float = 2e-3
-    weight_decay: float = 1e-4
+    batch_size: int = 128
+    learning_rate: float = 1e-2
+    weight_decay: float = 1e-2
     warmup: float = 0.2
     l1: float = 0.0
     dropout: float = 0.0
     patience: int | None = 30
     clip: float = 1.0
+    average: float = 10.0
 
 
 @dataclass
 class History:
     """Losses after each epoch, beginning with epoch 0, the network as it came: mean squared errors in units of y².
 
-    train_loss, validation_loss, learning_rate, seconds (since the start) : lists of one entry per epoch
+    train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch
     best_epoch : the epoch whose weights were kept
     """
 
@@ -92,7 +95,7 @@ def fit_network(
     *,
     seed: int,
     unit: float = 1.0,
-    report: Callable[[int, History], None] | None = None,
+    report: Callable[[int, History, nn.Module], None] | None = None,
 ) -> History:
     """Train a network in place, in the coordinates it is given, and leave it with the weights of its best epoch.
 
@@ -110,11 +113,13 @@ def fit_network(
          {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}],
         lr=options.learning_rate, fused=device.type in ("cpu", "cuda") or None,
     )  # fmt: skip
-    start = time.perf_counter()
-    best = _state(net)
+    elapsed = 0.0
+    averaged = copy.deepcopy(net)
+    best = _state(averaged)
     step = 0
     with _dropout(net, options.dropout), _seeded(seed):
         for epoch in range(options.epochs + 1):
+            start = time.perf_counter()
             if epoch > 0:
                 net.train()
                 order = torch.randperm(len(training.x), generator=generator).to(device)
@@ -129,23 +134,32 @@ def fit_network(
                     loss.backward()  # type: ignore[no-untyped-call]
                     nn.utils.clip_grad_norm_(parameters, options.clip)
                     optimiser.step()
-            history.train_loss.append(_evaluate(net, training) * unit)
-            history.validation_loss.append(_evaluate(net, validation) * unit)
+                    _average(averaged, net, step, options.average * steps_per_epoch)
+            history.train_loss.append(_evaluate(averaged, training) * unit)
+            history.validation_loss.append(_evaluate(averaged, validation) * unit)
             history.learning_rate.append(schedule[step - 1] if step else 0.0)
-            history.seconds.append(time.perf_counter() - start)
+            elapsed += time.perf_counter() - start
+            history.seconds.append(elapsed)
             if not np.isfinite(history.validation_loss[0]):
                 raise NetworkError("the network's loss is not finite before training; check its weights and the data")
             if history.validation_loss[-1] < history.validation_loss[history.best_epoch]:
                 history.best_epoch = epoch
-                best = _state(net)
+                best = _state(averaged)
             if report is not None:
-                report(epoch, history)
+                report(epoch, history, averaged)
             if options.patience is not None and epoch - history.best_epoch >= options.patience:
                 break
     with torch.no_grad():
         for name, value in net.state_dict().items():
             value.copy_(best[name])
     return history
+
+
+def _average(averaged: nn.Module, net: nn.Module, step: int, horizon: float) -> None:
+    """Move the averaged weights towards the current ones: over the last half of the steps, ``horizon`` at most."""
+    weight = 1 / max(1.0, min(horizon, step / 2))
+    with torch.no_grad():
+        torch._foreach_lerp_(list(averaged.parameters()), list(net.parameters()), weight)
 
 
 def _schedule(options: TrainOptions, steps: int) -> Floats:
@@ -199,45 +213,6 @@ def _dropout(net: nn.Module, share: float) -> Iterator[None]:
             hook.remove()
 
 
-# Coordinates
-
-
-@dataclass(frozen=True)
-class Coordinates:
-    """Means and standard deviations of features (d,) and responses (p,)."""
-
-    x_centre: Floats
-    x_scale: Floats
-    y_centre: Floats
-    y_scale: float
-
-    @classmethod
-    def of(cls, X: Floats, y: Floats, weight: Floats | None = None) -> Coordinates:
-        """Measure rows X (N, d), y (N, p); responses share one scale, so that their errors add as they are."""
-        x_centre, x_scale = _moments(X, weight)
-        y_centre, y_scale = _moments(y, weight)
-        return cls(x_centre, x_scale, y_centre, float(np.sqrt(np.mean(np.square(y_scale)))))
-
-    def features(self, X: Floats) -> Floats:
-        """Standardise rows."""
-        return (X - self.x_centre) / self.x_scale
-
-    def responses(self, y: Floats) -> Floats:
-        """Standardise responses."""
-        return (y - self.y_centre) / self.y_scale
-
-
-def _moments(values: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
-    # Scaled by the largest value first: squares of 1e200 do not exist.
-    largest = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
-    scaled = values / largest
-    mean = np.average(scaled, axis=0, weights=weight)
-    deviation = np.sqrt(np.average(np.square(scaled - mean), axis=0, weights=weight))
-    # What varies less than rounding is constant.
-    deviation = np.where(deviation > 1e-13 * np.abs(mean), deviation, 1 / largest)
-    return mean * largest, deviation * largest
-
-
 def train(
     net: nn.Module,
     X: ArrayLike,
@@ -246,13 +221,14 @@ def train(
     validation: float | tuple[ArrayLike, ArrayLike] = 0.15,
     sample_weight: ArrayLike | None = None,
     epochs: int = 100,
-    batch_size: int = 64,
-    learning_rate: float = 2e-3,
-    weight_decay: float = 1e-4,
+    batch_size: int = 128,
+    learning_rate: float = 1e-2,
+    weight_decay: float = 1e-2,
     warmup: float = 0.2,
     l1: float = 0.0,
     dropout: float = 0.0,
     patience: int | None = 30,
+    average: float = 10.0,
     standardise: bool = True,
     random_state: int | None = None,
     verbose: int = 0,
@@ -299,7 +275,7 @@ def train(
         held = (rows[~chosen], targets[~chosen], weight[~chosen]) if not chosen.all() else (rows, targets, weight)
     options = TrainOptions(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup,
-        l1=l1, dropout=dropout, patience=patience,
+        l1=l1, dropout=dropout, patience=patience, average=average,
     )  # fmt: skip
     coordinates = Coordinates.of(rows[chosen], targets[chosen], weight[chosen])
     ends = _ends(net) if standardise else None

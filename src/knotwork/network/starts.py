@@ -1,4 +1,6 @@
-"""Splines that make good starts: narrow enough for the network, and without large coefficients that cancel."""
+"""Where a network begins: as a spline of the data, grown to the wanted shape, or at random.
+
+A spline makes a good start when it is narrow enough for the network and has no large coefficients that cancel."""
 
 from __future__ import annotations
 
@@ -6,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
+from torch import nn
 
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
-from knotwork.network.convert import rescale_spline, spline_units
-from knotwork.network.train import Coordinates
+from knotwork.network.chain import Chain
+from knotwork.network.convert import rescale_spline, spline_chain, spline_units
+from knotwork.network.coordinates import Coordinates
+from knotwork.network.reshape import reshape_chain
 from knotwork.spline.fit import FitOptions, fit_spline
 from knotwork.spline.model import Floats, Spline
 
@@ -56,3 +62,35 @@ def ridge_refit(spline: Spline, X: Floats, y: Floats, weight: Floats, ridge: flo
     # Back to the units of the data, with the knots as they were: they are values of the data.
     outer = rescale_spline(refitted, -c.x_centre / c.x_scale, 1 / c.x_scale, -c.y_centre / c.y_scale, 1 / c.y_scale)
     return replace(outer, terms=spline.terms)
+
+
+def spline_start(
+    spline: Spline,
+    coordinates: Coordinates,
+    X: Floats,
+    widths: Sequence[int],
+    rule: Activation,
+    fill: str,
+    rng: np.random.Generator,
+) -> Chain:
+    """Write a spline as a network of the wanted shape, in standardised coordinates; X (N, d) places the new units."""
+    c = coordinates
+    inner = rescale_spline(spline, c.x_centre, c.x_scale, c.y_centre, c.y_scale)
+    Z = c.features(X)
+    chain = spline_chain(inner, rule, box=(Z.min(axis=0), Z.max(axis=0)))
+    return reshape_chain(chain, widths, fill=fill, X=Z, rng=rng)
+
+
+def kaiming(inputs: int, widths: tuple[int, ...], outputs: int, rule: Activation, seed: int) -> nn.Sequential:
+    """Return the network from Kaiming's initialisation, in standardised coordinates."""
+    modules: list[nn.Module] = []
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        for width in widths:
+            layer = nn.Linear(inputs, width, dtype=torch.float64)
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            nn.init.zeros_(layer.bias)
+            modules += [layer, rule.new_module()]
+            inputs = width
+        modules.append(nn.Linear(inputs, outputs, dtype=torch.float64))
+    return nn.Sequential(*modules)

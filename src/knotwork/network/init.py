@@ -1,0 +1,251 @@
+"""init_: set the weights of somebody's own network, in place, to those of a spline of the data."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
+
+from knotwork.errors import NetworkError, ScaleWarning
+from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.chain import Layer
+from knotwork.network.coordinates import Coordinates, fold
+from knotwork.network.starts import fit_spline_to_width, ridge_refit, spline_start
+from knotwork.spline.fit import FitOptions
+from knotwork.spline.model import Floats, Spline
+from knotwork.spline.workers import thread_count
+
+TRANSPARENT = (nn.Dropout, nn.Flatten, nn.Identity)
+NORMALISING = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+# Rows on which the module is run to see that it computes the spline.
+CHECKED_ROWS = 1024
+# Ratio of the features' deviations, or of a mean to its deviation, that training will suffer from.
+WILD = 1e3
+
+
+@dataclass(frozen=True)
+class InitReport:
+    """What ``init_`` did.
+
+    spline : what the module computes now, up to rounding (or the bound of a smooth activation)
+    units : hidden units that the function needs, of each layer; the others are live and add nothing yet
+    max_difference, mean_difference : |module − spline| on some of the rows
+    seconds : time taken
+    """
+
+    spline: Spline
+    units: tuple[int, ...]
+    max_difference: float
+    mean_difference: float
+    seconds: float
+
+
+def init_(
+    module: nn.Module,
+    X: Any,
+    y: Any,
+    *,
+    task: str = "auto",
+    fill: str = "hinge",
+    max_terms: int | None = None,
+    penalty: float | None = None,
+    threshold: float = 1e-3,
+    ridge: float = 1e-3,
+    sample_weight: ArrayLike | None = None,
+    random_state: int | None = None,
+    n_jobs: int | None = None,
+) -> InitReport:
+    """Set the weights of a network in place so that it computes a spline fitted to the data.
+
+    Parameters
+    ----------
+    module : a chain of Linear layers with an activation in between (as modules, or ReLU called in ``forward``); Dropout,
+        Flatten and Identity may stand anywhere. dtype, device and everything else about it stay as they are
+    X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them
+    task : "auto" or "regression"
+    fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor``
+
+    Returns
+    -------
+    InitReport. If anything is wrong an error says what, and the module is exactly as it was.
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> X, y = kw.datasets.load_wine_quality("red")
+    >>> net = nn.Sequential(nn.Linear(11, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
+    >>> report = init_(net, X, y, random_state=0)
+    >>> report.max_difference < 1e-3
+    True
+    """
+    start = time.perf_counter()
+    if task not in ("auto", "regression"):
+        raise NetworkError(f"task must be 'auto' or 'regression', got {task!r}")
+    linears, rule = _find_chain(module)
+    rows, targets = _read(X, y, linears)
+    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (len(rows),) or not np.isfinite(weight).all() or (weight <= 0).any():
+        raise NetworkError(f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape}")
+    coordinates = Coordinates.of(rows, targets, weight)
+    _warn_of_scales(coordinates)
+    widths = tuple(layer.out_features for layer in linears[:-1])
+    carry = 2 * targets.shape[1]
+    for k, width in enumerate(widths[1:], start=1):
+        if width < carry:
+            raise NetworkError(f"hidden layer {k} needs a width of at least {carry} to carry the outputs, got {width}")
+
+    options = FitOptions(max_terms=max_terms, penalty=penalty, threshold=threshold, threads=thread_count(n_jobs))
+    names = [f"x{k}" for k in range(rows.shape[1])]
+    weights = None if sample_weight is None else weight
+    spline = fit_spline_to_width(rows, targets, weights, names, options, rule, widths[0])
+    spline = ridge_refit(spline, rows, targets, weight, ridge, coordinates)
+    rng = np.random.default_rng(random_state)
+    chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
+    needed = spline_start(spline, coordinates, rows, _needed(spline, rule, widths, carry), rule, "zero", rng)
+
+    before = [layer.state_dict() for layer in linears]
+    before = [{name: value.clone() for name, value in state.items()} for state in before]
+    try:
+        _set_weights(linears, (*chain.hidden, chain.output))
+        difference = _difference(module, X, rows, spline)
+        size = coordinates.y_scale + np.abs(coordinates.y_centre).max()
+        precision = 1e-9 if linears[0].weight.dtype == torch.float64 else 1e-3
+        if not difference.max() <= precision * size + chain.conversion.bound:
+            raise NetworkError(
+                f"the module does not run its Linear layers in the order of their definition with "
+                f"{type(rule.module).__name__} in between (off by {difference.max():.3g} on the data); "
+                f"pass the part of it that does"
+            )
+    except BaseException:
+        for layer, state in zip(linears, before, strict=True):
+            layer.load_state_dict(state)
+        raise
+    return InitReport(
+        spline, needed.widths, float(difference.max()), float(difference.mean()), time.perf_counter() - start
+    )
+
+
+def _needed(spline: Spline, rule: Activation, widths: tuple[int, ...], carry: int) -> tuple[int, ...]:
+    from knotwork.network.convert import spline_units
+
+    return (max(1, len(spline_units(spline, rule)[0].knot)), *(carry for _ in widths[1:]))
+
+
+def _find_chain(module: nn.Module) -> tuple[list[nn.Linear], Activation]:
+    """Return the Linear layers and the activation between them; refuse by name what cannot be handled."""
+    leaves = [(name, m) for name, m in module.named_modules() if not list(m.children())]
+    chain: list[tuple[str, nn.Module]] = []
+    for name, m in leaves:
+        if isinstance(m, TRANSPARENT):
+            continue
+        if isinstance(m, NORMALISING):
+            raise NetworkError(
+                f"{type(m).__name__} at '{name}' changes the function with every batch, so that no start survives it; "
+                f"leave it out, or put it in front of the first Linear and pass what comes out of it"
+            )
+        if not isinstance(m, nn.Linear):
+            activation_rule(m)  # refuses other modules with the list of what works
+        chain.append((name, m))
+    linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
+    if len(linears) < 2:
+        raise NetworkError(
+            f"the module must hold a chain of at least two Linear layers (hinges need a hidden layer), "
+            f"got {len(linears)} in {type(module).__name__}"
+        )
+    for name, m in linears:
+        if parametrize.is_parametrized(m):
+            raise NetworkError(f"'{name}' is parametrised; initialise first, then register the parametrisation")
+        if m.bias is None:
+            raise NetworkError(f"'{name}' must have a bias to place its knots; make it with bias=True")
+        if not (m.weight.requires_grad and m.bias.requires_grad):
+            raise NetworkError(f"'{name}' is frozen (requires_grad=False); initialise first, then freeze")
+    for (_, first), (name, second) in zip(linears, linears[1:], strict=False):
+        if first.out_features != second.in_features:
+            raise NetworkError(
+                f"the Linear layers must follow one another, '{name}' takes {second.in_features} features and the one "
+                f"before it makes {first.out_features}"
+            )
+    return [m for _, m in linears], _activation_between(chain)
+
+
+def _activation_between(chain: list[tuple[str, nn.Module]]) -> Activation:
+    activations = [(name, m) for name, m in chain if not isinstance(m, nn.Linear)]
+    if not activations:
+        return activation_rule("relu")  # called in forward, then; running the module will tell
+    kinds = [isinstance(m, nn.Linear) for _, m in chain]
+    if kinds != [k % 2 == 0 for k in range(len(chain))] or len(chain) % 2 == 0:
+        raise NetworkError(
+            f"Linear layers and activations must take turns and end with a Linear, got "
+            f"{' → '.join(type(m).__name__ for _, m in chain)}"
+        )
+    if len({type(m) for _, m in activations}) > 1:
+        raise NetworkError(
+            f"all activations must be of one kind, got {', '.join(type(m).__name__ for _, m in activations)}"
+        )
+    return activation_rule(activations[0][1])
+
+
+def _read(X: Any, y: Any, linears: list[nn.Linear]) -> tuple[Floats, Floats]:
+    rows, targets = (_to_numpy(v) for v in (X, y))
+    rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
+    if rows.ndim != 2 or rows.shape[1] != linears[0].in_features:
+        raise NetworkError(f"the first Linear takes {linears[0].in_features} features, got X of shape {rows.shape}")
+    targets = targets[:, None] if targets.ndim == 1 else targets
+    if targets.shape != (len(rows), linears[-1].out_features):
+        raise NetworkError(
+            f"y must have one row per row of X and one column per output, here "
+            f"{(len(rows), linears[-1].out_features)}, got {targets.shape}"
+        )
+    if len(rows) < 2:
+        raise NetworkError(f"a spline needs at least 2 rows, got {len(rows)}")
+    for name, values in (("X", rows), ("y", targets)):
+        if not np.isfinite(values).all():
+            raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
+    return rows, targets
+
+
+def _to_numpy(values: Any) -> Floats:
+    if isinstance(values, Tensor):
+        values = values.detach().to("cpu", torch.float64).numpy()
+    return np.asarray(values, dtype=np.float64)
+
+
+def _warn_of_scales(coordinates: Coordinates) -> None:
+    scale, centre = coordinates.x_scale, np.abs(coordinates.x_centre)
+    if scale.max() > WILD * scale.min() or (centre > WILD * scale).any():
+        warnings.warn(
+            f"the features' deviations run from {scale.min():.3g} to {scale.max():.3g} and their means to "
+            f"{centre.max():.3g}: the start is right, but training will be slow; standardise X first",
+            ScaleWarning,
+            stacklevel=3,
+        )
+
+
+def _set_weights(linears: list[nn.Linear], layers: tuple[Layer, ...]) -> None:
+    with torch.no_grad():
+        for linear, layer in zip(linears, layers, strict=True):
+            linear.weight.copy_(layer.weight)
+            linear.bias.copy_(layer.bias)
+
+
+def _difference(module: nn.Module, X: Any, rows: Floats, spline: Spline) -> Floats:
+    """Run the module on some of the rows, as they came, and compare."""
+    shown = X[:CHECKED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(_to_numpy(X)[:CHECKED_ROWS])
+    first = next(module.parameters())
+    training = module.training
+    module.eval()
+    try:
+        with torch.no_grad():
+            out = module(shown.to(first.device, first.dtype)).to("cpu", torch.float64).numpy()
+    finally:
+        module.train(training)
+    expected = spline(rows[:CHECKED_ROWS]).reshape(len(shown), -1)
+    difference: Floats = np.abs(out.reshape(len(shown), -1) - expected)
+    return difference
