@@ -72,8 +72,8 @@ NAMES = {
 def activation_rule(activation: str | nn.Module) -> Activation:
     """Return the rule of an activation given by name or as a module; refuse those that cannot hold a hinge.
 
-    >>> activation_rule("leaky_relu").away
-    0.01000...
+    >>> activation_rule("leaky_relu").away == 0.01 / (1 - 0.01**2)
+    True
     """
     if isinstance(activation, str):
         if activation not in NAMES:
@@ -86,22 +86,24 @@ def activation_rule(activation: str | nn.Module) -> Activation:
     if isinstance(activation, nn.PReLU):
         if activation.weight.numel() != 1:
             raise NetworkError(
-                f"PReLU must have one slope for all units, got {activation.weight.numel()}; use nn.PReLU()"
+                f"PReLU must have one slope for all units, got {activation.weight.numel()}; use nn.PReLU(), or another "
+                f"of {', '.join(NAMES)}"
             )
         return _leaky(activation, float(activation.weight.detach()))
     if isinstance(activation, nn.Softplus):
-        return Activation(
-            activation,
-            Kind.SMOOTH,
-            error=0.6932 / float(activation.beta),
-            line_error=float(np.exp(-activation.threshold)) / float(activation.beta),  # a line beyond its threshold
-        )
+        beta, threshold = float(activation.beta), float(activation.threshold)
+        if not (beta > 0 and threshold >= 0):
+            raise NetworkError(f"Softplus must have beta > 0 and threshold >= 0, got {beta:g} and {threshold:g}")
+        # It is a line beyond its threshold.
+        return Activation(activation, Kind.SMOOTH, error=0.6932 / beta, line_error=float(np.exp(-threshold)) / beta)
     if isinstance(activation, nn.SiLU):
         return Activation(activation, Kind.SMOOTH, error=0.2785)
     if isinstance(activation, nn.GELU):
         return Activation(activation, Kind.SMOOTH, error=0.1701)
     if isinstance(activation, nn.ELU):
-        return Activation(activation, Kind.SMOOTH, error=float(activation.alpha), line_error=float(activation.alpha))
+        alpha = abs(float(activation.alpha))
+        kind = Kind.SMOOTH if alpha > 0 else Kind.EXACT  # without its curve it is a ReLU
+        return Activation(activation, kind, error=alpha, line_error=alpha)
     if isinstance(activation, nn.ReLU6):  # a Hardtanh too, so it comes first
         return Activation(activation, Kind.BOXED, top=6.0)
     if isinstance(activation, nn.Hardtanh):
@@ -113,8 +115,11 @@ def activation_rule(activation: str | nn.Module) -> Activation:
 
 
 def _leaky(module: nn.Module, slope: float) -> Activation:
+    if not np.isfinite(slope):
+        raise NetworkError(f"a leaky slope must be finite, got {slope:g}")
     if abs(abs(slope) - 1) < 1e-6:
         raise NetworkError(
-            f"a leaky slope must not be ±1, got {slope:g}: with it every unit is linear or even, and none can bend once"
+            f"a leaky slope must not be ±1, got {slope:g}: every unit is linear or even, and none can bend once; "
+            f"activations that can: {', '.join(NAMES)}"
         )
     return Activation(module, Kind.EXACT, towards=1 / (1 - slope**2), away=slope / (1 - slope**2), line=1 / (1 + slope))

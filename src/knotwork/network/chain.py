@@ -43,9 +43,10 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Chain:
-    """Hidden layers with one activation, the output layer, and a frozen affine map of the inputs (or None).
+    """Hidden layers with one activation, the output layer, and an affine map of the inputs (or None).
 
     hidden[k] and modules[k] are the k-th hidden layer and its activation; ``activation`` is the rule for new layers.
+    The map of the inputs is frozen unless ``prefix_trains``.
     """
 
     hidden: tuple[Layer, ...]
@@ -54,6 +55,7 @@ class Chain:
     modules: tuple[nn.Module, ...]
     prefix: Layer | None = None
     conversion: Conversion = Conversion()
+    prefix_trains: bool = False
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -77,7 +79,7 @@ def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device |
     dtype = dtype or torch.get_default_dtype()
     modules: list[nn.Module] = []
     if chain.prefix is not None:
-        modules.append(_linear(chain.prefix, dtype, device).requires_grad_(False))
+        modules.append(_linear(chain.prefix, dtype, device).requires_grad_(chain.prefix_trains))
     for layer, activation in zip(chain.hidden, chain.modules, strict=True):
         modules += [_linear(layer, dtype, device), activation.to(device, dtype)]
     modules.append(_linear(chain.output, dtype, device))
@@ -88,7 +90,8 @@ def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device |
 
 def _linear(layer: Layer, dtype: torch.dtype, device: torch.device | str) -> nn.Linear:
     outputs, inputs = layer.weight.shape
-    linear = nn.Linear(inputs, outputs, dtype=dtype, device=device)
+    # Without a random initialisation, which would only use up the caller's random numbers.
+    linear = nn.utils.skip_init(nn.Linear, inputs, outputs, dtype=dtype, device=device)  # type: ignore[no-untyped-call]
     with torch.no_grad():
         linear.weight.copy_(layer.weight)
         linear.bias.copy_(layer.bias)
@@ -113,9 +116,10 @@ def read_chain(net: nn.Module) -> Chain:
     if not isinstance(net, nn.Sequential):
         raise NetworkError(f"the network must be an nn.Sequential of Linear and activation, got {type(net).__name__}")
     modules = [m for m in net if not isinstance(m, (nn.Dropout, nn.Identity))]
-    prefix = None
+    prefix, prefix_trains = None, False
     if len(modules) >= 2 and isinstance(modules[0], nn.Linear) and isinstance(modules[1], nn.Linear):
-        prefix, modules = read_layer(modules[0]), modules[1:]
+        prefix, prefix_trains = read_layer(modules[0]), modules[0].weight.requires_grad
+        modules = modules[1:]
     if len(modules) < 3 or len(modules) % 2 == 0 or not all(isinstance(m, nn.Linear) for m in modules[::2]):
         raise NetworkError(
             f"the network must alternate Linear and activation and end with a Linear, got "
@@ -137,6 +141,7 @@ def read_chain(net: nn.Module) -> Chain:
         modules=copies,
         prefix=prefix,
         conversion=conversion if isinstance(conversion, Conversion) else Conversion(),
+        prefix_trains=prefix_trains,
     )
 
 
@@ -149,7 +154,7 @@ def placement(net: nn.Module) -> tuple[torch.dtype, torch.device]:
 def evaluate(chain: Chain, X: Floats) -> Floats:
     """Run a chain on rows in double precision: (N, d) → (N, p)."""
     with torch.no_grad():
-        rows = torch.from_numpy(np.ascontiguousarray(X))
+        rows = torch.from_numpy(np.array(X, dtype=np.float64, order="C"))  # a copy: X may be read-only
         rows = rows if chain.prefix is None else chain.prefix(rows)
         for layer, activation in zip(chain.hidden, chain.modules, strict=True):
             rows = activation.to("cpu", torch.float64)(layer(rows))

@@ -7,7 +7,7 @@ about the same size, by a power of two, which changes no bit of the function and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -93,22 +93,22 @@ def spline_chain(
     elif rule.kind is Kind.SMOOTH:
         if tolerance is None:
             tolerance = DEFAULT_TOLERANCE * _spread(spline)
-        if not tolerance > 0:
+        if not 0 < tolerance < np.inf:
             raise NetworkError(f"tolerance must be positive, got {tolerance}")
         # Each unit may use an equal share of the tolerance.
-        s = np.maximum(size, np.finfo(float).tiny) * max(rule.error, rule.line_error) * len(size) / tolerance
+        s = np.where(size > 0, size, 1.0) * max(rule.error, rule.line_error) * len(size) / tolerance
         bound = float(tolerance) if error.any() else 0.0
     else:
         if box is None:
             raise NetworkError(
                 f"{type(rule.module).__name__} holds a spline only on a box; pass box=(least, greatest) of the features"
             )
-        sides = np.broadcast_to(np.asarray(box, dtype=np.float64).T, (len(spline.feature_names), 2)).T
-        if not (np.isfinite(sides).all() and (sides[0] <= sides[1]).all()):
-            raise NetworkError("box must be (least, greatest) with finite sides in order")
+        sides = _box_sides(box, len(spline.feature_names))
         ends = units.direction * (sides[:, units.feature] - units.knot)
         reach = ends.max(axis=0)
-        reach = np.where(reach > 0, reach, 1.0)  # a unit that is zero all over the box may have any scale
+        # A unit that is zero all over the box may have any scale: its distance, so that it adds no rounding of its own.
+        reach = np.where(reach > 0, reach, np.abs(ends).max(axis=0))
+        reach = np.where(reach > 0, reach, 1.0)
         s = np.exp2(np.floor(np.log2((rule.top - rule.shift) / reach)))
     weight = np.zeros((len(s), len(spline.feature_names)))
     weight[np.arange(len(s)), units.feature] = s * units.direction
@@ -124,6 +124,20 @@ def spline_chain(
         modules=(rule.new_module(),),
         conversion=Conversion(bound=bound, box=None if sides is None else torch.from_numpy(sides.copy())),
     )
+
+
+def _box_sides(box: Any, features: int) -> Floats:
+    """Read a box: (least, greatest), each a number or one per feature → (2, features)."""
+    try:
+        least, greatest = box
+        sides = np.stack([np.broadcast_to(np.asarray(side, dtype=np.float64), features) for side in (least, greatest)])
+    except (TypeError, ValueError) as error:
+        raise NetworkError(
+            f"box must be (least, greatest), each a number or one per feature ({features}), got {box!r}"
+        ) from error
+    if not (np.isfinite(sides).all() and (sides[0] <= sides[1]).all()):
+        raise NetworkError("box must be (least, greatest) with finite sides in order")
+    return sides
 
 
 def _spread(spline: Spline) -> float:
@@ -180,11 +194,13 @@ def to_network(
         return build(spline_chain(spline, rule, tolerance=tolerance, box=box), dtype)
     centre, scale = _feature_units(model, spline)
     inner = rescale_spline(spline, centre, scale)
-    if box is not None:
-        box = (np.asarray(box, dtype=np.float64) - centre) / scale
-    chain = spline_chain(inner, rule, tolerance=tolerance, box=box)
+    sides = None if box is None else _box_sides(box, len(spline.feature_names))
+    chain = spline_chain(inner, rule, tolerance=tolerance, box=None if sides is None else (sides - centre) / scale)
+    conversion = chain.conversion
+    if sides is not None and conversion.box is not None:
+        conversion = replace(conversion, box=torch.from_numpy(sides))
     prefix = Layer(torch.diag(torch.from_numpy(1 / scale)), torch.from_numpy(-centre / scale))
-    return build(Chain(chain.hidden, chain.output, rule, chain.modules, prefix, chain.conversion), dtype)
+    return build(replace(chain, prefix=prefix, conversion=conversion), dtype)
 
 
 def as_spline(model: Any) -> Spline:

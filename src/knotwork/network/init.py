@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
-from torch.nn.utils import parametrize
 
 from knotwork.errors import NetworkError, ScaleWarning
 from knotwork.network.activations import Activation, activation_rule
-from knotwork.network.chain import Layer
+from knotwork.network.chain import Layer, build
+from knotwork.network.convert import count_units
 from knotwork.network.coordinates import Coordinates, fold
+from knotwork.network.reshape import FILLS
 from knotwork.network.starts import fit_spline_to_width, ridge_refit, spline_start
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
 
-TRANSPARENT = (nn.Dropout, nn.Flatten, nn.Identity)
-NORMALISING = (nn.modules.batchnorm._BatchNorm, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm)
+TRANSPARENT = (nn.modules.dropout._DropoutNd, nn.Flatten, nn.Identity)
+NORMALISING = (
+    nn.modules.batchnorm._NormBase,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    getattr(nn, "RMSNorm", nn.LayerNorm),  # torch 2.4
+)
 # Rows on which the module is run to see that it computes the spline.
 CHECKED_ROWS = 1024
 # Ratio of the features' deviations, or of a mean to its deviation, that training will suffer from.
@@ -66,8 +73,9 @@ def init_(
 
     Parameters
     ----------
-    module : a chain of Linear layers with an activation in between (as modules, or ReLU called in ``forward``); Dropout,
-        Flatten and Identity may stand anywhere. dtype, device and everything else about it stay as they are
+    module : a chain of Linear layers with an activation in between (a module each, one for all, or ReLU called in
+        ``forward``); Dropout, Flatten and Identity may stand anywhere. dtype, device and everything else about it stay
+        as they are
     X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them
     task : "auto" or "regression"
     fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor``
@@ -80,14 +88,23 @@ def init_(
     --------
     >>> import knotwork as kw
     >>> X, y = kw.datasets.load_wine_quality("red")
+    >>> X = (X - X.mean()) / X.std()
     >>> net = nn.Sequential(nn.Linear(11, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
     >>> report = init_(net, X, y, random_state=0)
     >>> report.max_difference < 1e-3
     True
     """
     start = time.perf_counter()
-    if task not in ("auto", "regression"):
-        raise NetworkError(f"task must be 'auto' or 'regression', got {task!r}")
+    for fine, text, got in (
+        (task in ("auto", "regression"), "task must be 'auto' or 'regression'", task),
+        (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
+        (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
+        (penalty is None or penalty >= -1, "penalty must be at least -1", penalty),
+        (0 <= threshold < 1, "threshold must be at least 0 and less than 1", threshold),
+        (0 <= ridge < np.inf, "ridge must be 0 or positive", ridge),
+    ):
+        if not fine:
+            raise NetworkError(f"{text}, got {got!r}")
     linears, rule = _find_chain(module)
     rows, targets = _read(X, y, linears)
     weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
@@ -108,16 +125,19 @@ def init_(
     spline = ridge_refit(spline, rows, targets, weight, ridge, coordinates)
     rng = np.random.default_rng(random_state)
     chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
-    needed = spline_start(spline, coordinates, rows, _needed(spline, rule, widths, carry), rule, "zero", rng)
 
     before = [layer.state_dict() for layer in linears]
     before = [{name: value.clone() for name, value in state.items()} for state in before]
     try:
         _set_weights(linears, (*chain.hidden, chain.output))
-        difference = _difference(module, X, rows, spline)
+        shown = _shown(module, X)
+        expected = spline(rows[:CHECKED_ROWS]).reshape(len(shown), -1)
+        difference = np.abs(_run(module, shown, expected.shape) - expected)
         size = coordinates.y_scale + np.abs(coordinates.y_centre).max()
         precision = 1e-9 if linears[0].weight.dtype == torch.float64 else 1e-3
-        if not difference.max() <= precision * size + chain.conversion.bound:
+        # What the dtype does to the spline on inputs of this scale is not the module's fault.
+        rounding = np.abs(_run(build(chain, shown.dtype, shown.device), shown.flatten(1), expected.shape) - expected)
+        if not difference.max() <= precision * size + chain.conversion.bound + 2 * rounding.max():
             raise NetworkError(
                 f"the module does not run its Linear layers in the order of their definition with "
                 f"{type(rule.module).__name__} in between (off by {difference.max():.3g} on the data); "
@@ -128,26 +148,26 @@ def init_(
             layer.load_state_dict(state)
         raise
     return InitReport(
-        spline, needed.widths, float(difference.max()), float(difference.mean()), time.perf_counter() - start
+        spline=spline,
+        units=(count_units(spline, rule.module), *(carry for _ in widths[1:])),
+        max_difference=float(difference.max()),
+        mean_difference=float(difference.mean()),
+        seconds=time.perf_counter() - start,
     )
-
-
-def _needed(spline: Spline, rule: Activation, widths: tuple[int, ...], carry: int) -> tuple[int, ...]:
-    from knotwork.network.convert import spline_units
-
-    return (max(1, len(spline_units(spline, rule)[0].knot)), *(carry for _ in widths[1:]))
 
 
 def _find_chain(module: nn.Module) -> tuple[list[nn.Linear], Activation]:
     """Return the Linear layers and the activation between them; refuse by name what cannot be handled."""
-    leaves = [(name, m) for name, m in module.named_modules() if not list(m.children())]
+    # A parametrised Linear has children too.
+    leaves = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear) or not list(m.children())]
+    leaves = [(name, m) for name, m in leaves if ".parametrizations." not in f".{name}"]
     chain: list[tuple[str, nn.Module]] = []
     for name, m in leaves:
         if isinstance(m, TRANSPARENT):
             continue
         if isinstance(m, NORMALISING):
             raise NetworkError(
-                f"{type(m).__name__} at '{name}' changes the function with every batch, so that no start survives it; "
+                f"{type(m).__name__} at '{name}' rescales whatever passes through it, so that no start survives it; "
                 f"leave it out, or put it in front of the first Linear and pass what comes out of it"
             )
         if not isinstance(m, nn.Linear):
@@ -160,13 +180,13 @@ def _find_chain(module: nn.Module) -> tuple[list[nn.Linear], Activation]:
             f"got {len(linears)} in {type(module).__name__}"
         )
     for name, m in linears:
-        if parametrize.is_parametrized(m):
-            raise NetworkError(f"'{name}' is parametrised; initialise first, then register the parametrisation")
         if m.bias is None:
             raise NetworkError(f"'{name}' must have a bias to place its knots; make it with bias=True")
+        if not {"weight", "bias"} <= dict(m.named_parameters(recurse=False)).keys():
+            raise NetworkError(f"'{name}' is parametrised; initialise first, then register the parametrisation")
         if not (m.weight.requires_grad and m.bias.requires_grad):
             raise NetworkError(f"'{name}' is frozen (requires_grad=False); initialise first, then freeze")
-    for (_, first), (name, second) in zip(linears, linears[1:], strict=False):
+    for (_, first), (name, second) in itertools.pairwise(linears):
         if first.out_features != second.in_features:
             raise NetworkError(
                 f"the Linear layers must follow one another, '{name}' takes {second.in_features} features and the one "
@@ -176,20 +196,26 @@ def _find_chain(module: nn.Module) -> tuple[list[nn.Linear], Activation]:
 
 
 def _activation_between(chain: list[tuple[str, nn.Module]]) -> Activation:
-    activations = [(name, m) for name, m in chain if not isinstance(m, nn.Linear)]
+    activations = [m for _, m in chain if not isinstance(m, nn.Linear)]
     if not activations:
         return activation_rule("relu")  # called in forward, then; running the module will tell
+    rules = [activation_rule(m) for m in activations]
+    if len(activations) == 1:
+        return rules[0]  # perhaps called several times; running the module will tell
     kinds = [isinstance(m, nn.Linear) for _, m in chain]
     if kinds != [k % 2 == 0 for k in range(len(chain))] or len(chain) % 2 == 0:
         raise NetworkError(
             f"Linear layers and activations must take turns and end with a Linear, got "
             f"{' → '.join(type(m).__name__ for _, m in chain)}"
         )
-    if len({type(m) for _, m in activations}) > 1:
-        raise NetworkError(
-            f"all activations must be of one kind, got {', '.join(type(m).__name__ for _, m in activations)}"
-        )
-    return activation_rule(activations[0][1])
+    if any(replace(rule, module=rules[0].module) != rules[0] for rule in rules):
+        raise NetworkError(f"all activations must be alike, got {', '.join(map(_describe, activations))}")
+    return rules[0]
+
+
+def _describe(activation: nn.Module) -> str:
+    slope = f" of slope {float(activation.weight):g}" if isinstance(activation, nn.PReLU) else ""
+    return f"{activation}{slope}"
 
 
 def _read(X: Any, y: Any, linears: list[nn.Linear]) -> tuple[Floats, Floats]:
@@ -235,17 +261,25 @@ def _set_weights(linears: list[nn.Linear], layers: tuple[Layer, ...]) -> None:
             linear.bias.copy_(layer.bias)
 
 
-def _difference(module: nn.Module, X: Any, rows: Floats, spline: Spline) -> Floats:
-    """Run the module on some of the rows, as they came, and compare."""
-    shown = X[:CHECKED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(_to_numpy(X)[:CHECKED_ROWS])
+def _shown(module: nn.Module, X: Any) -> Tensor:
+    """Return some of the rows as they came, for the module to run on."""
+    rows = X[:CHECKED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(_to_numpy(X)[:CHECKED_ROWS].copy())
     first = next(module.parameters())
-    training = module.training
+    return rows.detach().to(first.device, first.dtype)
+
+
+def _run(module: nn.Module, rows: Tensor, shape: tuple[int, ...]) -> Floats:
+    """Run a module as it will be used: (N, …) → (N, p)."""
+    training = [(m, m.training) for m in module.modules()]
     module.eval()
     try:
         with torch.no_grad():
-            out = module(shown.to(first.device, first.dtype)).to("cpu", torch.float64).numpy()
+            out = module(rows)
     finally:
-        module.train(training)
-    expected = spline(rows[:CHECKED_ROWS]).reshape(len(shown), -1)
-    difference: Floats = np.abs(out.reshape(len(shown), -1) - expected)
-    return difference
+        for m, flag in training:
+            m.training = flag
+    if not isinstance(out, Tensor) or out.numel() != np.prod(shape):
+        got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise NetworkError(f"the module must return a tensor of shape {shape} for these rows, got {got}")
+    values: Floats = out.to("cpu", torch.float64).numpy().reshape(shape)
+    return values

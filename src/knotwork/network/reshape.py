@@ -10,6 +10,7 @@ R(−f), so the layers behind the first may be narrow.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -22,10 +23,13 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import Kind
 from knotwork.network.chain import Chain, Layer, build, placement, read_chain
 from knotwork.network.split import row_numbers
+from knotwork.spline.model import Floats
 
 FILLS = ("hinge", "random", "zero")
 # Rows looked at to place new units.
 MOST_ROWS = 4096
+# Rows made up for that when there are none.
+MADE_UP_ROWS = 512
 # Error per layer, in units of the output, at which a value is still carried (softplus is a line beyond its threshold).
 LEAST_CARRIED = 1e-6
 
@@ -40,7 +44,7 @@ def widen(
 ) -> nn.Sequential:
     """Return the network with every hidden layer (or each, given a sequence) of this width, function unchanged."""
     chain = read_chain(net)
-    widths = (width,) * len(chain.hidden) if isinstance(width, int) else tuple(width)
+    widths = tuple(width) if isinstance(width, Sequence) else (width,) * len(chain.hidden)
     if len(widths) != len(chain.hidden):
         raise NetworkError(
             f"widen takes one width or one per hidden layer, here {len(chain.hidden)}, got {len(widths)}; "
@@ -82,7 +86,8 @@ def reshape(
     fill : what new units compute before they are trained: "hinge" (in the first layer, hinges of single features at
         quantiles of ``X``), "random", or "zero" (the published way: units that never train). None is "hinge" if ``X``
         is given, else "random"
-    X : (N, d) rows like those the network will see; places new units where the data are
+    X : (N, d) rows like those the network will see; places new units where the data are. Without it they are placed
+        where the first layer bends, which is a guess
     random_state : seed of the fill
 
     Examples
@@ -114,7 +119,7 @@ def reshape_chain(
         raise NetworkError(f"fill must be one of {', '.join(FILLS)}, got {fill!r}")
     if fill == "hinge" and X is None:
         raise NetworkError("fill='hinge' takes its knots from data; pass X, or use fill='random'")
-    widths = tuple(int(w) for w in widths)
+    widths = tuple(operator.index(w) for w in widths)
     if len(widths) < len(chain.hidden):
         raise NetworkError(
             f"reshape keeps or adds layers: the network has {len(chain.hidden)} hidden layers, got {len(widths)} widths"
@@ -123,9 +128,10 @@ def reshape_chain(
     for k, (width, need) in enumerate(zip(widths, least, strict=True)):
         if width < need:
             raise NetworkError(f"hidden layer {k} needs a width of at least {need} to hold the function, got {width}")
-    rows = None if X is None else _rows(chain, X)
+    rows = _rows_made_up(chain.hidden[0], rng) if X is None else _rows(chain, X)
     longer = _lengthen(chain, len(widths) - len(chain.hidden))
-    return _fill(longer, widths, fill, rows, rng)
+    # Units placed by guess bend early, so that they are active on some rows even if the guess is wide of the data.
+    return _fill(longer, widths, fill, rows, 0.5 if X is None else 0.8, rng)
 
 
 def _rows(chain: Chain, X: ArrayLike) -> Tensor:
@@ -142,6 +148,22 @@ def _rows(chain: Chain, X: ArrayLike) -> Tensor:
     matrix = np.unique(matrix, axis=0)
     rows = torch.from_numpy(np.ascontiguousarray(matrix))
     return rows if chain.prefix is None else chain.prefix(rows)
+
+
+def _rows_made_up(layer: Layer, rng: np.random.Generator) -> Tensor:
+    """Return rows spread over the places where units of single features bend; standard normal in other features."""
+    weight, bias = layer.weight.numpy(), layer.bias.numpy()
+    rows = rng.normal(size=(MADE_UP_ROWS, weight.shape[1]))
+    for f in np.flatnonzero(weight.any(axis=0)):
+        units = (weight[:, f] != 0) & (np.count_nonzero(weight, axis=1) == 1)
+        knots = np.unique(-bias[units] / weight[units, f])
+        knots = (
+            knots[knots != 0] if (knots != 0).any() else knots
+        )  # a knot at zero is often a line's, which may lie anywhere
+        if knots.size:
+            centre = knots.mean()
+            rows[:, f] = centre + rows[:, f] * (knots.std() or abs(centre) or 1.0)
+    return torch.from_numpy(rows)
 
 
 def _lengthen(chain: Chain, layers: int) -> Chain:
@@ -164,7 +186,9 @@ def _lengthen(chain: Chain, layers: int) -> Chain:
     return replace(chain.with_layers(tuple(hidden), Layer(unfold, zero)), conversion=conversion)
 
 
-def _fill(chain: Chain, widths: tuple[int, ...], fill: str, rows: Tensor | None, rng: np.random.Generator) -> Chain:
+def _fill(
+    chain: Chain, widths: tuple[int, ...], fill: str, rows: Tensor, latest: float, rng: np.random.Generator
+) -> Chain:
     """Widen every layer: rows of new units are filled, columns from new units into old ones are zero."""
     hidden: list[Layer] = []
     before = chain.hidden[0].weight.shape[1]  # units (or features) that the layer reads
@@ -174,16 +198,13 @@ def _fill(chain: Chain, widths: tuple[int, ...], fill: str, rows: Tensor | None,
         bias = torch.zeros(width, dtype=torch.float64)
         weight[:old, :old_in], bias[:old] = layer.weight, layer.bias
         if fill != "zero" and width > old:
-            if k == 0 and fill == "hinge" and rows is not None:
+            if k == 0 and fill == "hinge":
                 weight[old:], bias[old:] = _hinges(rows, width - old, rng)
-            elif rows is not None:
-                weight[old:], bias[old:] = _random_on_rows(rows, width - old, rng)
             else:
-                weight[old:], bias[old:] = _random_like(layer, before, width - old, k == 0, rng)
+                weight[old:], bias[old:] = _random(rows, width - old, latest, rng)
         hidden.append(Layer(weight, bias))
-        if rows is not None:
-            with torch.no_grad():
-                rows = chain.modules[k].to("cpu", torch.float64)(hidden[-1](rows))
+        with torch.no_grad():
+            rows = chain.modules[k].to("cpu", torch.float64)(hidden[-1](rows))
         before = width
     out = torch.zeros(len(chain.output.bias), before, dtype=torch.float64)
     out[:, : chain.output.weight.shape[1]] = chain.output.weight
@@ -193,10 +214,10 @@ def _fill(chain: Chain, widths: tuple[int, ...], fill: str, rows: Tensor | None,
 def _hinges(rows: Tensor, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Hinges of single features at quantiles of the rows, both directions, features in turn."""
     x = rows.numpy()
-    spread = x.std(axis=0)
-    features = np.flatnonzero(spread > 0)
+    spread = _spread(x)
+    features = np.flatnonzero(spread)
     if features.size == 0:
-        return _random_on_rows(rows, count, rng)
+        return _random(rows, count, 0.5, rng)
     weight, bias = np.zeros((count, x.shape[1])), np.zeros(count)
     order = np.concatenate([rng.permutation(features) for _ in range(-(-count // features.size))])[:count]
     for f in np.unique(order):
@@ -207,28 +228,34 @@ def _hinges(rows: Tensor, count: int, rng: np.random.Generator) -> tuple[Tensor,
         signs = rng.permutation(np.where(np.arange(units.size) % 2 == 0, 1.0, -1.0))
         # On a coarse feature the clipped knot may be an end all the same: face the side that has rows.
         signs = np.where(knots >= x[:, f].max(), -1.0, np.where(knots <= x[:, f].min(), 1.0, signs))
-        weight[units, f] = signs / spread[f]
-        bias[units] = -signs * knots / spread[f]
+        # A power of two, so that a row at the knot is exactly there.
+        slopes = signs * np.exp2(-np.round(np.log2(spread[f])))
+        weight[units, f] = slopes
+        bias[units] = -slopes * knots
     return torch.from_numpy(weight), torch.from_numpy(bias)
 
 
-def _random_on_rows(rows: Tensor, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+def _random(rows: Tensor, count: int, latest: float, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
     """Random directions of the standardised inputs, each bending at a random inner quantile of the rows."""
     x = rows.numpy()
-    centre, spread = x.mean(axis=0), x.std(axis=0)
-    used = spread > 1e-12 * np.maximum(np.abs(centre), 1e-300)
+    spread = _spread(x)
+    used = spread > 0 if spread.any() else np.ones(len(spread), dtype=bool)
     direction = np.where(used, rng.normal(size=(count, x.shape[1])), 0.0)
     direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-300)
-    weight = direction / np.where(used, spread, 1.0)
-    bends = np.array([np.quantile(v, q) for v, q in zip(weight @ x.T, rng.uniform(0.05, 0.8, count), strict=True)])
-    return torch.from_numpy(weight), torch.from_numpy(-bends)
+    weight = direction / np.where(spread > 0, spread, 1.0)
+    values = weight @ x.T
+    quantiles = rng.uniform(0.05, latest, count)
+    bends = np.array([np.quantile(v, q) for v, q in zip(values, quantiles, strict=True)])
+    if not spread.any():  # equal rows have no inside
+        return torch.from_numpy(weight), torch.from_numpy(1 - bends)
+    # Most rows may share the greatest value: face the others.
+    most, least = values.max(axis=1), values.min(axis=1)
+    signs = np.where(most - bends > 1e-9 * (most - least), 1.0, -1.0)
+    return torch.from_numpy(signs[:, None] * weight), torch.from_numpy(-signs * bends)
 
 
-def _random_like(layer: Layer, inputs: int, count: int, first: bool, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Without data: random mixtures of the units there are, which bend where the data are; plain random further on."""
-    if not first:
-        weight = rng.normal(size=(count, inputs)) * np.sqrt(2 / inputs)
-        return torch.from_numpy(weight), torch.zeros(count, dtype=torch.float64)
-    mixture = torch.from_numpy(rng.normal(size=(count, len(layer.bias))) / np.sqrt(len(layer.bias)))
-    size = layer.weight.abs().amax(dim=1).clamp_min(1e-300)  # units may be in very different units
-    return mixture @ (layer.weight / size[:, None]), mixture @ (layer.bias / size)
+def _spread(x: Floats) -> Floats:
+    """Standard deviation of the columns, zero for those that vary by no more than rounding."""
+    largest = np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
+    deviation: Floats = (x / largest).std(axis=0)
+    return np.where(deviation > 1e-12, deviation * largest, 0.0)

@@ -1,0 +1,174 @@
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import knotwork as kw
+from knotwork.network.split import held_out
+
+
+@parametrize_with_checks([kw.SplineNetRegressor(hidden=(16,), epochs=20)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4))
+    y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.normal(size=500)
+    return X, y
+
+
+@pytest.mark.parametrize("hidden", [(32,), (64, 32), (64, 16, 8)])
+@pytest.mark.parametrize("fill", ["random", "hinge", "zero"])
+def test_epoch_zero_is_the_spline_and_the_result_is_never_worse(data, hidden, fill):
+    X, y = data
+    model = kw.SplineNetRegressor(hidden=hidden, fill=fill, epochs=8, random_state=3).fit(X, y)
+    seed = int(np.random.RandomState(3).randint(2**31 - 1))
+    held = held_out(X, 0.15, seed)
+    spline_loss = np.mean((model.spline_(X[held]) - y[held]) ** 2)
+    assert model.history_.validation_loss[0] == pytest.approx(spline_loss, rel=1e-9)
+    kept = np.mean((model.predict(X[held]) - y[held]) ** 2)
+    assert kept <= spline_loss * (1 + 1e-6)
+    assert kept == pytest.approx(min(model.history_.validation_loss), rel=1e-5)
+    assert tuple(m.out_features for m in model.network_ if isinstance(m, torch.nn.Linear)) == (*hidden, 1)
+
+
+def test_no_epochs_is_the_spline(data):
+    X, y = data
+    model = kw.SplineNetRegressor(epochs=0, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), model.spline_(X), atol=1e-5)
+
+
+def test_the_network_takes_raw_features_as_the_encoder_orders_them():
+    X, y = kw.datasets.load_abalone()
+    model = kw.SplineNetRegressor(hidden=(32,), epochs=2, random_state=0).fit(X, y)
+    rows = torch.from_numpy(model.encoder_.encode(X)).float()
+    with torch.no_grad():
+        out = model.network_(rows).numpy()[:, 0]
+    np.testing.assert_allclose(out, model.predict(X), rtol=1e-4)
+    assert model.network_[0].weight.dtype == torch.float32
+    assert model.score(X, y) > 0.5
+
+
+def test_training_helps_where_the_truth_is_not_additive(data):
+    X, y = data
+    model = kw.SplineNetRegressor(hidden=(64, 64), epochs=60, random_state=0).fit(X[:400], y[:400])
+    test = np.mean((model.predict(X[400:]) - y[400:]) ** 2)
+    assert test < 0.5 * np.mean((model.spline_(X[400:]) - y[400:]) ** 2)
+
+
+def test_a_random_start_has_no_spline(data):
+    X, y = data
+    model = kw.SplineNetRegressor(start="random", hidden=(32,), epochs=3, random_state=0).fit(X, y)
+    assert model.spline_ is None
+    assert len(model.history_) == 4
+
+
+def test_equal_seeds_give_equal_bits(data):
+    X, y = data
+    first, second = (
+        kw.SplineNetRegressor(hidden=(32, 16), epochs=4, dropout=0.1, random_state=5).fit(X, y).predict(X)
+        for _ in range(2)
+    )
+    assert np.array_equal(first, second)
+    other = kw.SplineNetRegressor(hidden=(32, 16), epochs=4, dropout=0.1, random_state=6).fit(X, y).predict(X)
+    assert not np.array_equal(first, other)
+
+
+def test_units_of_the_data_do_not_matter(data):
+    X, y = data
+    units, y_unit = np.array([1e6, 1e-6, 1.0, 1e3]), 1e9
+    fit = [
+        kw.SplineNetRegressor(hidden=(32,), epochs=60, random_state=0).fit(A, b)
+        for A, b in ((X, y), (X * units, y * y_unit))
+    ]
+    # The split depends on the values, so the two are alike, not equal.
+    scores = fit[0].score(X, y), fit[1].score(X * units, y * y_unit)
+    assert scores[1] == pytest.approx(scores[0], abs=0.05)
+
+
+def test_the_spline_may_have_rows_of_its_own(data):
+    X, y = data
+    model = kw.SplineNetRegressor(hidden=(32,), epochs=2, spline_fraction=0.5, random_state=0).fit(X, y)
+    assert model.spline_ != kw.SplineNetRegressor(hidden=(32,), epochs=2, random_state=0).fit(X, y).spline_
+
+
+@pytest.mark.parametrize("width", [2, 3, 5])
+def test_a_narrow_layer_gets_a_smaller_spline(data, width):
+    X, y = data
+    model = kw.SplineNetRegressor(hidden=(width,), epochs=0, random_state=0).fit(X, y)
+    assert 1 <= len(model.spline_.terms) <= width
+    np.testing.assert_allclose(model.predict(X), model.spline_(X), atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["leaky_relu", "prelu", "silu", "gelu", "softplus"])
+def test_other_activations(data, activation):
+    X, y = data
+    model = kw.SplineNetRegressor(hidden=(64, 8), activation=activation, epochs=2, random_state=0).fit(X, y)
+    start = kw.SplineNetRegressor(hidden=(64, 8), activation=activation, epochs=0, random_state=0).fit(X, y)
+    np.testing.assert_allclose(start.predict(X), start.spline_(X), atol=2e-2)
+    assert model.score(X, y) > 0.3
+
+
+def test_several_outputs(data):
+    X, y = data
+    model = kw.SplineNetRegressor(hidden=(48, 16), epochs=3, random_state=0).fit(
+        X, np.stack([y, 100 + X[:, 3]], axis=1)
+    )
+    assert model.predict(X).shape == (500, 2)
+    assert model.spline_.coef.shape[1] == 2
+
+
+def test_sample_weights_are_heard(data):
+    X, y = data
+    odd = np.where(X[:, 3] > 0, y, 50.0)
+    weight = np.where(X[:, 3] > 0, 1.0, 1e-6)
+    model = kw.SplineNetRegressor(hidden=(32,), epochs=3, random_state=0)
+    with pytest.warns(UserWarning, match="sum to"):
+        model.fit(X, odd, sample_weight=weight * 0.9)
+    clean = X[:, 3] > 0
+    assert np.mean((model.predict(X[clean]) - y[clean]) ** 2) < 1
+
+
+def test_pickles(data):
+    X, y = data
+    model = kw.SplineNetRegressor(hidden=(16,), epochs=1, random_state=0).fit(X, y)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+def test_progress_is_shown(data, capsys):
+    kw.SplineNetRegressor(hidden=(16,), epochs=2, verbose=1).fit(*data)
+    assert "epoch" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"hidden": ()}, "at least one layer"),
+        ({"hidden": (0,)}, "at least one unit"),
+        ({"hidden": (1,)}, "needs at least 2"),
+        ({"hidden": (32, 1)}, "hidden layer 1 needs a width of at least 2"),
+        ({"start": "warm"}, "'start' parameter"),
+        ({"activation": "tanh"}, "'activation' parameter"),
+        ({"activation": torch.nn.Tanh()}, "cannot be held by Tanh"),
+        ({"epochs": -1}, "'epochs' parameter"),
+        ({"learning_rate": 0.0}, "'learning_rate' parameter"),
+        ({"validation_fraction": 1.0}, "'validation_fraction' parameter"),
+        ({"spline_fraction": 0.0}, "'spline_fraction' parameter"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(data, parameters, message):
+    X, y = data
+    with pytest.raises(ValueError, match=message):
+        kw.SplineNetRegressor(**parameters).fit(X, 3 * X[:, 0] + np.abs(y))
+
+
+def test_missing_values_are_refused_with_advice(data):
+    X, y = data
+    with pytest.raises(ValueError, match=r"column 'a' contains NaN.*SimpleImputer"):
+        kw.SplineNetRegressor().fit(pd.DataFrame({"a": np.where(X[:, 0] > 1, np.nan, X[:, 0]), "b": X[:, 1]}), y)
