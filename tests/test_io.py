@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import knotwork as kw
-from knotwork import io
+from knotwork import io, serial
 from knotwork.data.table import Column, TableEncoder
 from knotwork.errors import DataError
 from knotwork.io import load, save
@@ -280,7 +280,7 @@ def test_splinenet_comes_back_whole(splinenet, abalone, tmp_path):
 def test_all_that_a_fit_leaves_behind_is_in_the_tables(name, request):
     model = request.getfixturevalue(name)
     left = set(vars(model)) - set(model.get_params())
-    assert left <= {*io.FITTED[type(model).__name__], *io.OPTIONAL}
+    assert left <= {*serial.FITTED[type(model).__name__], *serial.OPTIONAL}
 
 
 @pytest.fixture(scope="module")
@@ -330,7 +330,7 @@ def test_categories_keep_their_kind_and_set_output_its_choice(mars, abalone, tmp
     assert_same(again.predict(X), model.predict(X))
     assert isinstance(again.transform(X), pd.DataFrame)
     mixed = TableEncoder((Column("a", (1, "1", True, 2.5)), Column("b")))
-    assert_same(io._Reader({}).value(io._Writer().value(mixed, "")), mixed)
+    assert_same(serial.Reader({}).value(serial.Writer().value(mixed, "")), mixed)
 
 
 def test_a_parameter_that_json_cannot_hold_is_named(plain_data, tmp_path):
@@ -367,7 +367,7 @@ def test_no_name_in_a_file_is_ever_called_or_imported(saved, monkeypatch, name, 
         (os, "system"),
         (subprocess, "Popen"),
         (builtins, "eval"),
-        (io.importlib, "import_module"),
+        (serial.importlib, "import_module"),
     ):
         monkeypatch.setattr(module, function, fail)
     with pytest.raises(DataError, match="got"):

@@ -67,7 +67,7 @@ def demo(
         table.add_row(f"{start_name} start", *(f"{losses[e] ** 0.5:.2f}" for e in shown), f"{error:.2f}")
     console.print(table)
     spline_error = float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)))
-    console.print(f"\nThe spline alone: {spline_error:.2f} rings on the test rows. Guessing the mean: {y_test.std():.2f}.")
+    console.print(f"\nThe spline alone: {spline_error:.2f} on the test rows; guessing the mean: {y_test.std():.2f}.")
 
     console.print("\n[bold]4. What the age depends on[/] (rise in the spline's error without the column)\n")
     for share, name in sorted(zip(model.feature_importances_, X.columns, strict=True), reverse=True):
