@@ -44,14 +44,28 @@ def test_history_begins_with_the_network_as_it_came_and_never_ends_worse(data):
     assert (np.diff(frame["seconds"]) > 0).all()
 
 
+UNITS, Y_UNIT = np.array([2.0**20, 2.0**-20, 1.0, 2.0**10]), 2.0**30
+
+
 def test_units_of_the_data_do_not_matter(data):
     X, y = data
-    units, y_unit = np.array([1e6, 1e-6, 1.0, 1e3]), 1e9
-    plain, scaled = start(X, y), start(X * units, y * y_unit)
-    first = kw.train(plain, X, y, epochs=30, random_state=0, validation=(X, y))
-    second = kw.train(scaled, X * units, y * y_unit, epochs=30, random_state=0, validation=(X * units, y * y_unit))
-    np.testing.assert_allclose(np.array(second.validation_loss) / y_unit**2, first.validation_loss, rtol=0.25)
-    assert min(first.validation_loss) < 0.5 * first.validation_loss[0]
+    plain, scaled = (
+        kw.to_network(kw.MarsRegressor().fit(A, b), dtype=torch.float64) for A, b in ((X, y), (X * UNITS, y * Y_UNIT))
+    )
+    first = kw.train(plain, X, y, epochs=20, random_state=0, validation=(X, y))
+    second = kw.train(scaled, X * UNITS, y * Y_UNIT, epochs=20, random_state=0, validation=(X * UNITS, y * Y_UNIT))
+    np.testing.assert_allclose(np.array(second.validation_loss) / Y_UNIT**2, first.validation_loss, rtol=1e-6)
+    np.testing.assert_allclose(outputs(scaled, X * UNITS) / Y_UNIT, outputs(plain, X), atol=1e-6)
+    assert min(first.validation_loss) < first.validation_loss[0]
+
+
+def test_grown_networks_train_as_well_in_any_units(data):
+    X, y = data
+    plain, scaled = start(X, y), start(X * UNITS, y * Y_UNIT)
+    first = kw.train(plain, X, y, epochs=60, random_state=0, validation=(X, y))
+    second = kw.train(scaled, X * UNITS, y * Y_UNIT, epochs=60, random_state=0, validation=(X * UNITS, y * Y_UNIT))
+    assert min(second.validation_loss) / Y_UNIT**2 < 1.3 * min(first.validation_loss)
+    assert min(first.validation_loss) < 0.3 * first.validation_loss[0]
 
 
 def test_balancing_changes_no_function(data):

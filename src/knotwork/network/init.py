@@ -214,7 +214,7 @@ def _activation_between(chain: list[tuple[str, nn.Module]]) -> Activation:
 
 
 def _describe(activation: nn.Module) -> str:
-    slope = f" of slope {float(activation.weight):g}" if isinstance(activation, nn.PReLU) else ""
+    slope = f" of slope {float(activation.weight.detach()):g}" if isinstance(activation, nn.PReLU) else ""
     return f"{activation}{slope}"
 
 

@@ -32,6 +32,8 @@ MOST_ROWS = 4096
 MADE_UP_ROWS = 512
 # Error per layer, in units of the output, at which a value is still carried (softplus is a line beyond its threshold).
 LEAST_CARRIED = 1e-6
+# Share of the others' variation below which new units do not read a unit: the tails of smooth ones may be 1e-60.
+LEAST_READ = 1e-6
 
 
 def widen(
@@ -144,7 +146,9 @@ def _rows(chain: Chain, X: ArrayLike) -> Tensor:
     # Distinct rows: what is placed does not depend on the order of the rows or on how often one is repeated.
     if len(matrix) > MOST_ROWS:
         numbers = row_numbers(matrix, seed=0)
-        matrix = matrix[numbers <= np.partition(numbers, MOST_ROWS)[MOST_ROWS]]
+        distinct = np.unique(numbers)
+        if distinct.size > MOST_ROWS:
+            matrix = matrix[numbers < distinct[MOST_ROWS]]
     matrix = np.unique(matrix, axis=0)
     rows = torch.from_numpy(np.ascontiguousarray(matrix))
     return rows if chain.prefix is None else chain.prefix(rows)
@@ -201,7 +205,7 @@ def _fill(
             if k == 0 and fill == "hinge":
                 weight[old:], bias[old:] = _hinges(rows, width - old, rng)
             else:
-                weight[old:], bias[old:] = _random(rows, width - old, latest, rng)
+                weight[old:], bias[old:] = _random(rows, width - old, latest, rng, least=0.0 if k == 0 else LEAST_READ)
         hidden.append(Layer(weight, bias))
         with torch.no_grad():
             rows = chain.modules[k].to("cpu", torch.float64)(hidden[-1](rows))
@@ -235,10 +239,16 @@ def _hinges(rows: Tensor, count: int, rng: np.random.Generator) -> tuple[Tensor,
     return torch.from_numpy(weight), torch.from_numpy(bias)
 
 
-def _random(rows: Tensor, count: int, latest: float, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """Random directions of the standardised inputs, each bending at a random inner quantile of the rows."""
+def _random(
+    rows: Tensor, count: int, latest: float, rng: np.random.Generator, least: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Random directions of the standardised inputs, each bending at a random inner quantile of the rows.
+
+    Inputs that vary less than ``least`` of what the others do are left out.
+    """
     x = rows.numpy()
     spread = _spread(x)
+    spread = np.where(spread >= least * spread.max(), spread, 0.0)
     used = spread > 0 if spread.any() else np.ones(len(spread), dtype=bool)
     direction = np.where(used, rng.normal(size=(count, x.shape[1])), 0.0)
     direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-300)

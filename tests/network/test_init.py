@@ -1,0 +1,407 @@
+import copy
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional
+
+import knotwork as kw
+from knotwork import init_
+from knotwork.errors import NetworkError, ScaleWarning
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Small networks are faster without threads."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def data(rows=300, features=4, outputs=1, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, features))
+    y = np.stack([np.abs(X[:, 0] - 0.3 * k) + X[:, 1] + 5 * k for k in range(outputs)], axis=1)
+    return X, y + 0.1 * rng.normal(size=y.shape)
+
+
+def chain(*widths, activation=nn.ReLU, dtype=None):
+    modules = [nn.Linear(widths[0], widths[1], dtype=dtype)]
+    for before, after in itertools.pairwise(widths[1:]):
+        modules += [activation(), nn.Linear(before, after, dtype=dtype)]
+    return nn.Sequential(*modules)
+
+
+def run(net, X):
+    training = net.training
+    net.eval()
+    with torch.no_grad():
+        out = net(torch.as_tensor(X).to(next(net.parameters()).dtype)).double().numpy()
+    net.train(training)
+    return out
+
+
+class Functional(nn.Module):
+    """Calls its activation, and whatever else, in forward."""
+
+    def __init__(self, *widths, act=functional.relu, last=lambda out: out):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(widths))
+        self.temperature = nn.Parameter(torch.tensor(3.0))
+        self.register_buffer("seen", torch.tensor(7))
+        self.act, self.last = act, last
+
+    def forward(self, x):
+        for layer in self.layers[:-1]:
+            x = self.act(layer(x))
+        return self.last(self.layers[-1](x))
+
+
+class Shared(nn.Module):
+    """Defines its one activation last and calls it twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(4, 20), nn.Linear(20, 8), nn.Linear(8, 1)
+        self.act = nn.LeakyReLU(0.1)
+
+    def forward(self, x):
+        return self.third(self.act(self.second(self.act(self.first(x)))))[:, 0]
+
+
+def check(net, report, X, y, precision):
+    """The network must be the report's spline on all rows, and the spline a fit of the data."""
+    expected = report.spline(X).reshape(len(X), -1)
+    difference = np.abs(run(net, X).reshape(len(X), -1) - expected)
+    shown = difference[:1024]
+    assert report.max_difference == pytest.approx(shown.max(), rel=1e-6, abs=1e-15)
+    assert report.mean_difference == pytest.approx(shown.mean(), rel=1e-6, abs=1e-15)
+    assert difference.max() <= precision * (1 + np.abs(y).max())
+    residual = y.reshape(expected.shape) - expected
+    assert 1 - residual.var() / y.var() > 0.5
+    assert report.seconds > 0
+
+
+@pytest.mark.parametrize(("dtype", "precision"), [(torch.float32, 1e-5), (torch.float64, 1e-13)])
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize("widths", [(30,), (64, 64), (40, 20, 10, 6), (8, 8)])
+@pytest.mark.parametrize("activation", [nn.ReLU, nn.LeakyReLU, nn.PReLU, lambda: nn.LeakyReLU(-0.3)])
+def test_a_chain_becomes_the_spline(dtype, precision, outputs, widths, activation):
+    X, y = data(outputs=outputs)
+    net = chain(4, *widths, outputs, activation=activation).to(dtype)
+    report = init_(net, X, y, random_state=0)
+    check(net, report, X, y, precision)
+    assert len(report.units) == len(widths)
+    assert 2 <= report.units[0] <= widths[0]
+    assert report.units[1:] == (2 * outputs,) * (len(widths) - 1)
+    assert {p.dtype for p in net.parameters()} == {dtype}
+
+
+@pytest.mark.parametrize("activation", [nn.SiLU, nn.GELU, nn.Softplus])
+def test_smooth_activations_come_close(activation):
+    X, y = data()
+    net = chain(4, 40, 10, 1, activation=activation, dtype=torch.float64)
+    report = init_(net, X, y, random_state=0)
+    assert 0 < report.max_difference < 0.05
+    assert np.abs(run(net, X)[:, 0] - report.spline(X)).max() == report.max_difference
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU6, nn.Hardtanh, nn.ELU])
+def test_activations_that_cannot_carry_do_for_one_layer(activation):
+    X, y = data()
+    net = chain(4, 40, 1, activation=activation, dtype=torch.float64)
+    report = init_(net, X, y, random_state=0)
+    assert report.max_difference < (0.05 if activation is nn.ELU else 1e-12)
+    deep = chain(4, 40, 10, 1, activation=activation)
+    refuse(deep, X, y, "cannot carry a value")
+
+
+def test_a_narrow_first_layer_limits_the_spline():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 6))
+    y = np.abs(X).sum(axis=1) + np.sin(3 * X).sum(axis=1)
+    fits = []
+    for width in (2, 3, 7, 12, 100):
+        net = chain(6, width, 4, 1, dtype=torch.float64)
+        report = init_(net, X, y, random_state=0)
+        assert report.units[0] <= width
+        fits.append(np.var(y - run(net, X)[:, 0]))
+    assert fits == sorted(fits, reverse=True)
+    assert fits[0] > 2 * fits[-1]
+
+
+def test_layers_that_change_nothing_may_stand_anywhere():
+    X, y = data(rows=200)
+    images = torch.tensor(X, dtype=torch.float32).reshape(200, 2, 2)
+    net = nn.Sequential(
+        nn.Flatten(), nn.Identity(), nn.Linear(4, 20), nn.Dropout(0.9), nn.ReLU(), nn.Dropout1d(0.5),
+        nn.Sequential(nn.Linear(20, 6), nn.ReLU()), nn.AlphaDropout(0.5), nn.Linear(6, 1), nn.Identity(),
+    )  # fmt: skip
+    report = init_(net, images, y[:, 0], random_state=0)
+    assert report.max_difference < 1e-4
+    np.testing.assert_allclose(run(net, images)[:, 0], report.spline(X), atol=1e-4)
+    assert type(net) is nn.Sequential
+    assert len(net) == 10
+
+
+def test_activations_may_be_called_in_forward():
+    X, y = data(outputs=2)
+    net = Functional(4, 30, 10, 2)
+    report = init_(net, X, y, random_state=0)
+    check(net, report, X, y, 1e-5)
+    assert net.temperature.item() == 3
+    assert net.seen.item() == 7
+
+
+def test_one_activation_may_be_called_several_times():
+    X, y = data()
+    net = Shared()
+    check(net, init_(net, X, y, random_state=0), X, y, 1e-5)
+    act = nn.ReLU()
+    net = nn.Sequential(nn.Linear(4, 20), act, nn.Linear(20, 5), act, nn.Linear(5, 1))
+    check(net, init_(net, X, y, random_state=0), X, y, 1e-5)
+
+
+def test_tensors_frames_and_lists_are_read_alike():
+    X, y = data()
+    nets = []
+    for rows, targets in ((X, y), (torch.tensor(X), torch.tensor(y[:, 0])), (X.tolist(), y[:, 0].tolist())):
+        net = chain(4, 20, 1, dtype=torch.float64)
+        init_(net, rows, targets, random_state=0)
+        nets.append(net)
+    for net in nets[1:]:
+        assert all(map(torch.equal, net.parameters(), nets[0].parameters()))
+
+
+def test_everything_else_about_the_module_stays():
+    X, y = data()
+    net = nn.Sequential(nn.Linear(4, 20), nn.PReLU(), nn.Dropout(0.5), nn.Linear(20, 1))
+    net[2].eval()
+    net[1].weight.requires_grad_(False)
+    parameters = [(p, p.requires_grad) for p in net.parameters()]
+    slope = net[1].weight.clone()
+    before = torch.get_rng_state()
+    init_(net, X, y, random_state=0)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert [m.training for m in net] == [True, True, False, True]
+    assert net.training
+    assert torch.equal(net[1].weight, slope)
+    for (old, trains), new in zip(parameters, net.parameters(), strict=True):
+        assert old is new
+        assert new.requires_grad == trains
+        assert new.grad is None
+    net.eval()
+    init_(net, X, y, random_state=0)
+    assert not any(m.training for m in net.modules())
+
+
+def test_a_seed_makes_it_reproducible():
+    X, y = data()
+    states = []
+    for seed in (0, 0, 1):
+        net = chain(4, 40, 20, 1)
+        init_(net, X, y, random_state=seed)
+        states.append(net.state_dict())
+    assert all(torch.equal(states[0][k], states[1][k]) for k in states[0])
+    assert not all(torch.equal(states[0][k], states[2][k]) for k in states[0])
+
+
+def test_units_that_the_spline_leaves_over_are_live_or_zero_as_asked():
+    X, y = data()
+    for fill, live in (("hinge", True), ("random", True), ("zero", False)):
+        net = chain(4, 60, 30, 1)
+        report = init_(net, X, y, fill=fill, random_state=0)
+        rows = torch.tensor(X, dtype=torch.float32)
+        for layer, units in zip((net[:2], net[:4]), report.units, strict=True):
+            assert (layer(rows)[:, units:] > 0).any(dim=0).all() == live
+
+
+def test_weights_count_like_rows():
+    X, y = data(rows=100)
+    counts = np.random.default_rng(0).integers(1, 4, 100)
+    nets = [chain(4, 20, 1, dtype=torch.float64) for _ in range(2)]
+    weighted = init_(nets[0], X, y, sample_weight=counts, random_state=0)
+    repeated = init_(nets[1], np.repeat(X, counts, axis=0), np.repeat(y, counts, axis=0), random_state=0)
+    np.testing.assert_allclose(weighted.spline(X), repeated.spline(X), rtol=1e-8)
+
+
+def test_max_terms_and_penalty_shape_the_spline():
+    X, y = data()
+    assert len(init_(chain(4, 50, 1), X, y, max_terms=3).spline.terms) <= 2
+    assert len(init_(chain(4, 50, 1), X, y, penalty=1e6).spline.terms) == 0
+
+
+def test_a_constant_response_makes_a_constant_network():
+    X, _ = data()
+    net = chain(4, 10, 3, 1, dtype=torch.float64)
+    report = init_(net, X, np.full(300, 5.0), random_state=0)
+    assert report.units == (0, 2)
+    np.testing.assert_allclose(run(net, X), 5.0, rtol=1e-14)
+
+
+def test_wine_in_two_lines():
+    X, y = kw.datasets.load_wine_quality("red")
+    X = (X - X.mean()) / X.std()
+    net = chain(11, 64, 32, 1)
+    report = init_(net, X, y, random_state=0)
+    values = run(net, X.to_numpy())[:, 0]
+    assert 1 - np.var(y - values) / np.var(y) > 0.35
+    assert np.abs(values - report.spline(X.to_numpy())).max() < 1e-4
+
+
+def test_wild_scales_are_warned_of_where_the_caller_stands():
+    X, y = data()
+    for scale, shift in ((np.array([1e-4, 1, 1, 10]), 0), (1.0, np.array([0, 0, 2e3, 0]))):
+        net = chain(4, 20, 1)
+        with pytest.warns(ScaleWarning, match="standardise X first") as caught:
+            report = init_(net, X * scale + shift, y, random_state=0)
+        assert caught[0].filename == __file__
+        assert report.max_difference < 1e-2
+
+
+@pytest.mark.filterwarnings("ignore::knotwork.errors.ScaleWarning")
+def test_rounding_on_wild_scales_is_not_taken_for_another_function():
+    X, y = data()
+    X = X + 1e5
+    net = chain(4, 20, 8, 1)
+    report = init_(net, X, y, random_state=0)
+    assert 0 < report.max_difference < 0.5
+    refuse(Functional(4, 20, 8, 1, last=lambda out: out + 1), X, y, "does not run its Linear layers")
+
+
+def test_tame_scales_are_not_warned_of():
+    X, y = data()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        init_(chain(4, 20, 1), X * [1, 10, 0.1, 1] + 5, y)
+
+
+def refuse(net, X, y, message, **options):
+    """Check the error, and that it leaves every bit, flag and module as it was."""
+    before = copy.deepcopy(net.state_dict())
+    flags = [(m, m.training) for m in net.modules()], [(p, p.requires_grad) for p in net.parameters()]
+    with pytest.raises(NetworkError, match=message):
+        init_(net, X, y, **options)
+    after = net.state_dict()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[k], after[k]) for k in before)
+    assert flags == ([(m, m.training) for m in net.modules()], [(p, p.requires_grad) for p in net.parameters()])
+
+
+def frozen(which):
+    net = chain(4, 20, 1)
+    getattr(net[2], which).requires_grad_(False)
+    return net
+
+
+def parametrised(norm):
+    net = chain(4, 20, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one of the norms is an old one
+        norm(net[2])
+    return net
+
+
+def between(*modules):
+    return nn.Sequential(nn.Linear(4, 9), *modules, nn.Linear(9, 1))
+
+
+MODULES = {
+    "no layers": (lambda: nn.ReLU(), "at least two Linear layers .* got 0 in ReLU"),
+    "one Linear": (lambda: nn.Linear(4, 1), "at least two Linear layers .* got 1 in Linear"),
+    "one Linear in a chain": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 1)), "at least two Linear .* got 1"),
+    "batch norm": (lambda: between(nn.BatchNorm1d(9), nn.ReLU()), "BatchNorm1d at '1'"),
+    "layer norm": (lambda: between(nn.LayerNorm(9), nn.ReLU()), "LayerNorm at '1'"),
+    "instance norm": (lambda: between(nn.ReLU(), nn.InstanceNorm1d(9)), "InstanceNorm1d at '2'"),
+    "convolution": (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), *between(nn.ReLU())),
+                    "cannot be held by Conv2d; activations that can: relu, leaky_relu"),
+    "embedding": (lambda: nn.Sequential(nn.Embedding(3, 4), *between(nn.ReLU())), "cannot be held by Embedding"),
+    "tanh": (lambda: between(nn.Tanh()), "cannot be held by Tanh; activations that can: relu"),
+    "slope of one": (lambda: between(nn.LeakyReLU(1.0)), "must not be ±1"),
+    "wrong input width": (lambda: chain(5, 9, 1), r"first Linear takes 5 features, got X of shape \(300, 4\)"),
+    "frozen weight": (lambda: frozen("weight"), "'2' is frozen"),
+    "frozen bias": (lambda: frozen("bias"), "'2' is frozen"),
+    "no bias": (lambda: nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 1, bias=False)), "'2' must have a bias"),
+    "weight norm": (lambda: parametrised(nn.utils.parametrizations.weight_norm), "'2' is parametrised"),
+    "spectral norm": (lambda: parametrised(nn.utils.parametrizations.spectral_norm), "'2' is parametrised"),
+    "old weight norm": (lambda: parametrised(nn.utils.weight_norm), "'2' is parametrised"),
+    "gap": (lambda: between(nn.ReLU(), nn.Linear(8, 9), nn.ReLU()), "'2' takes 8 features and .* before it makes 9"),
+    "activation at the end": (lambda: nn.Sequential(*chain(4, 9, 1), nn.ReLU()), "end with a Linear"),
+    "activation twice": (lambda: between(nn.ReLU(), nn.ReLU()), "take turns"),
+    "no activation in between": (lambda: between(nn.Linear(9, 9), nn.ReLU()), "does not run its Linear layers"),
+    "mixed activations": (lambda: between(nn.ReLU(), nn.Linear(9, 9), nn.SiLU()),
+                          r"must be alike, got ReLU\(\), SiLU\(\)"),
+    "mixed slopes": (lambda: between(nn.LeakyReLU(0.1), nn.Linear(9, 9), nn.LeakyReLU(0.2)),
+                     r"must be alike, got LeakyReLU\(negative_slope=0.1\), LeakyReLU\(negative_slope=0.2\)"),
+    "mixed learned slopes": (lambda: between(nn.PReLU(), nn.Linear(9, 9), nn.PReLU(init=0.5)),
+                             r"must be alike, got PReLU.* of slope 0.25, PReLU.* of slope 0.5"),
+    "tanh in forward": (lambda: Functional(4, 20, 1, act=torch.tanh), "with ReLU in between .* pass the part of it"),
+    "nothing in forward": (lambda: Functional(4, 20, 1, act=lambda x: x), "does not run its Linear layers"),
+    "something added": (lambda: Functional(4, 20, 8, 1, last=lambda out: out + 1), "off by 1"),
+    "something small added": (lambda: Functional(4, 20, 8, 1, last=lambda out: out + 0.05), "off by 0.05"),
+    "a tuple": (lambda: Functional(4, 20, 1, last=lambda out: (out, out)), r"shape \(300, 1\) .* got tuple"),
+    "a wider output": (lambda: Functional(4, 20, 1, last=lambda out: out.expand(-1, 2)), r"got shape \(300, 2\)"),
+    "one number": (lambda: Functional(4, 20, 1, last=torch.mean), r"got shape \(\)"),
+    "narrow second layer": (lambda: chain(4, 20, 1, 1), "hidden layer 1 needs a width of at least 2 .* got 1"),
+    "narrow third layer": (lambda: chain(4, 20, 20, 1, 1), "hidden layer 2 needs a width of at least 2 .* got 1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("training", [True, False])
+def test_modules_that_cannot_be_set_are_refused_and_left_alone(name, training):
+    make, message = MODULES[name]
+    refuse(make().train(training), *data(), message)
+
+
+def test_a_module_that_fails_to_run_is_left_alone():
+    X, y = data()
+    net = Functional(4, 20, 1, last=lambda out: out @ torch.ones(7))
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(RuntimeError):
+        init_(net, X, y)
+    assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
+    assert net.training
+
+
+def spoilt(values, value):
+    values = values.copy()
+    values[3, 0] = value
+    return values
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda X, y: (X, y[:-1]), {}, r"y must have .* here \(300, 1\), got \(299, 1\)"),
+        (lambda X, y: (X, np.hstack([y, y])), {}, r"here \(300, 1\), got \(300, 2\)"),
+        (lambda X, y: (X, y[:, :, None]), {}, r"here \(300, 1\), got \(300, 1, 1\)"),
+        (lambda X, y: (X, 3.0), {}, r"here \(300, 1\), got \(\)"),
+        (lambda X, y: (X[:, 0], y), {}, r"got X of shape \(300,\)"),
+        (lambda X, y: (X[:1], y[:1]), {}, "at least 2 rows, got 1"),
+        (lambda X, y: (X[:0], y[:0]), {}, "at least 2 rows, got 0"),
+        (lambda X, y: (spoilt(X, np.nan), y), {}, "X must be finite"),
+        (lambda X, y: (spoilt(X, np.inf), y), {}, "X must be finite"),
+        (lambda X, y: (X, spoilt(y, np.nan)), {}, "y must be finite"),
+        (lambda X, y: (X, y), {"task": "classification"}, "task must be 'auto' or 'regression', got 'classification'"),
+        (lambda X, y: (X, y), {"fill": "ones"}, "fill must be one of hinge, random, zero, got 'ones'"),
+        (lambda X, y: (X, y), {"max_terms": 1}, "max_terms must be at least 2, got 1"),
+        (lambda X, y: (X, y), {"ridge": -1.0}, "ridge must be 0 or positive, got -1.0"),
+        (lambda X, y: (X, y), {"threshold": 1.0}, "threshold must be .* less than 1, got 1.0"),
+        (lambda X, y: (X, y), {"penalty": -2}, "penalty must be at least -1, got -2"),
+        (lambda X, y: (X, y), {"sample_weight": np.ones(299)}, r"positive, one per row \(300\), got shape \(299,\)"),
+        (lambda X, y: (X, y), {"sample_weight": np.zeros(300)}, "sample_weight must be positive"),
+        (lambda X, y: (X, y), {"sample_weight": np.full(300, np.nan)}, "sample_weight must be positive"),
+    ],
+)
+def test_data_and_options_that_make_no_sense_are_refused(change, options, message):
+    refuse(chain(4, 20, 6, 1), *change(*data()), message, **options)
+
+
+def test_a_first_layer_that_cannot_hold_a_line_is_refused():
+    X, _ = data()
+    refuse(chain(4, 1, 2, 1), X, 3 * X[:, 0], "first hidden layer of 1 units cannot hold any term")
