@@ -192,7 +192,7 @@ def show(results: list[dict], console: Console) -> None:
     console.print(f"time to match Kaiming's best validation error, median over all runs: {ratio:.3f} (target ≤ 0.2)")
     console.print(f"lower best test error than Kaiming on {sum(wins)} of {len(wins)} tables (target ≥ 80 %)")
     console.print(
-        f"greatest rise of the validation error in epochs 1 to 20: {100 * rise:.1f} % on {where} (target ≤ 5 %)"
+        f"greatest rise of a table's mean validation error by epoch 20: {100 * rise:.1f} % on {where} (target ≤ 5 %)"
     )
     console.print(
         f"fall of the validation error by epoch 20, median over the {len(falls)} tables not at the noise floor: "
