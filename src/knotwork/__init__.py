@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from knotwork.network.train import train as train
     from knotwork.spline.model import Hinge as Hinge
     from knotwork.spline.model import Linear as Linear
+    from knotwork.spline.model import Min as Min
+    from knotwork.spline.model import Product as Product
     from knotwork.spline.model import Spline as Spline
 
 __version__ = "0.1.0"
@@ -30,6 +32,8 @@ _HOME = {
     "Hinge": "knotwork.spline.model",
     "Linear": "knotwork.spline.model",
     "MarsRegressor": "knotwork.estimators.mars",
+    "Min": "knotwork.spline.model",
+    "Product": "knotwork.spline.model",
     "Spline": "knotwork.spline.model",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
     "deepen": "knotwork.network.reshape",

@@ -37,6 +37,8 @@ RECORDS = {
     "History": "knotwork.network.train",
     "Knot": "knotwork.spline.fit",
     "Linear": "knotwork.spline.model",
+    "Min": "knotwork.spline.model",
+    "Product": "knotwork.spline.model",
     "PruningPath": "knotwork.spline.prune",
     "Refit": "knotwork.spline.refit",
     "Spans": "knotwork.spline.knots",

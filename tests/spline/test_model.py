@@ -76,7 +76,7 @@ def test_prints_what_people_write():
         (lambda: Spline((Linear(1),), [1.0], [[2.0]], ("x",)), "features 0 to 0, got 1 to 1"),
         (lambda: Spline((), [1.0], [], ("x",))(np.zeros((3, 2))), r"shape \(N, 1\), got \(3, 2\)"),
         (lambda: Spline.from_dict({"terms": [{"kind": "wavelet"}], "intercept": [], "coef": [], "feature_names": []}),
-         "'linear' or 'hinge', got 'wavelet'"),
+         "'min' or 'product', got 'wavelet'"),
     ],
 )  # fmt: skip
 def test_says_what_is_wrong(build, message):

@@ -29,7 +29,7 @@ def summarise(fit: SplineFit) -> str:
             *(f"{b:.6g}" for b in betas),
             f"+{cost:.4g}",
         )
-    used = len({t.feature for t in spline.terms})
+    used = len({f for t in spline.terms for f in t.features})
     out = io.StringIO()
     # No markup: a feature may well be called "[red]".
     console = Console(file=out, width=120, markup=False, highlight=False, emoji=False)

@@ -1,7 +1,7 @@
 """The fitted spline: a frozen record of terms and coefficients that evaluates, prints and serialises itself.
 
-f(x) = intercept + Σ_m coef[m] · term_m(x), each term a feature or a hinge of one. Nothing here needs more than
-numpy, so a spline can be stored, sent and evaluated without the machinery that fitted it.
+f(x) = intercept + Σ_m coef[m] · term_m(x), each term a feature, a hinge of one, or hinges of several combined. Nothing
+here needs more than numpy, so a spline can be stored, sent and evaluated without the machinery that fitted it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ class Linear:
 
     feature: int
 
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The features that the term looks at."""
+        return (self.feature,)
+
     def __call__(self, X: Floats) -> Floats:
         """Evaluate on rows: (N, d) → (N,)."""
         return X[:, self.feature]
@@ -48,6 +53,11 @@ class Hinge:
     knot: float
     sign: int
 
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The features that the term looks at."""
+        return (self.feature,)
+
     def __call__(self, X: Floats) -> Floats:
         """Evaluate on rows: (N, d) → (N,)."""
         x = X[:, self.feature]
@@ -61,14 +71,115 @@ class Hinge:
         return f"h({name} - {knot})" if self.knot >= 0 else f"h({name} + {-self.knot:.6g})"
 
 
-Term = Linear | Hinge
+@dataclass(frozen=True, slots=True)
+class Min:
+    """An interaction that is still piecewise linear: the least of hinges of different features, each times a slope.
+
+    Slopes make features of different units comparable. A fitted term's first slope is 1, and the others are in units
+    of standard deviations: slope k times the deviation of its feature is the deviation of the first feature.
+
+    >>> both = Min((Hinge(0, 1.0, 1), Hinge(1, 0.0, 1)), slopes=(1.0, 2.0))
+    >>> both(np.array([[2.0, 5.0], [9.0, 0.5], [0.0, 3.0]]))
+    array([1., 1., 0.])
+    >>> both.describe(["a", "b"])
+    'min(h(a - 1), 2·h(b - 0))'
+    """
+
+    hinges: tuple[Hinge, ...]
+    slopes: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        _require_distinct(self.hinges, "Min")
+        if len(self.slopes) != len(self.hinges) or not all(0 < slope < np.inf for slope in self.slopes):
+            raise DataError(f"Min takes one positive slope per hinge ({len(self.hinges)}), got {self.slopes}")
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The features that the term looks at."""
+        return tuple(hinge.feature for hinge in self.hinges)
+
+    def __call__(self, X: Floats) -> Floats:
+        """Evaluate on rows: (N, d) → (N,)."""
+        out = self.hinges[0](X) * self.slopes[0]
+        for hinge, slope in zip(self.hinges[1:], self.slopes[1:], strict=True):
+            np.minimum(out, hinge(X) * slope, out=out)
+        return out
+
+    def describe(self, names: Sequence[str]) -> str:
+        """Return the term as people write it."""
+        parts = [
+            hinge.describe(names) if slope == 1 else f"{slope:.4g}·{hinge.describe(names)}"
+            for hinge, slope in zip(self.hinges, self.slopes, strict=True)
+        ]
+        return f"min({', '.join(parts)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """The interaction of classical MARS: a product of hinges of different features. Not piecewise linear.
+
+    >>> Product((Hinge(0, 1.0, 1), Hinge(1, 0.0, 1)))(np.array([[2.0, 5.0], [0.0, 3.0]]))
+    array([5., 0.])
+    """
+
+    hinges: tuple[Hinge, ...]
+
+    def __post_init__(self) -> None:
+        _require_distinct(self.hinges, "Product")
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The features that the term looks at."""
+        return tuple(hinge.feature for hinge in self.hinges)
+
+    def __call__(self, X: Floats) -> Floats:
+        """Evaluate on rows: (N, d) → (N,)."""
+        out = self.hinges[0](X)
+        for hinge in self.hinges[1:]:
+            out *= hinge(X)
+        return out
+
+    def describe(self, names: Sequence[str]) -> str:
+        """Return the term as people write it."""
+        return "·".join(hinge.describe(names) for hinge in self.hinges)
+
+
+def _require_distinct(hinges: tuple[Hinge, ...], kind: str) -> None:
+    features = [hinge.feature for hinge in hinges]
+    if len(features) < 2 or len(set(features)) < len(features):
+        raise DataError(f"{kind} combines hinges of two or more different features, got features {features}")
+
+
+Term = Linear | Hinge | Min | Product
+
+
+def knots_by_feature(terms: Sequence[Term]) -> dict[int, list[float]]:
+    """Knots of all hinges, those inside interactions too, by feature."""
+    knots: dict[int, list[float]] = {}
+    for term in terms:
+        for hinge in hinges_of(term):
+            knots.setdefault(hinge.feature, []).append(hinge.knot)
+    return knots
+
+
+def hinges_of(term: Term) -> tuple[Hinge, ...]:
+    """Return the hinges of a term; none for a linear one."""
+    if isinstance(term, Linear):
+        return ()
+    return (term,) if isinstance(term, Hinge) else term.hinges
 
 
 def term_to_dict(term: Term) -> dict[str, Any]:
     """Return a term as plain JSON values."""
-    if isinstance(term, Linear):
-        return {"kind": "linear", "feature": term.feature}
-    return {"kind": "hinge", "feature": term.feature, "knot": term.knot, "sign": term.sign}
+    match term:
+        case Linear():
+            return {"kind": "linear", "feature": term.feature}
+        case Hinge():
+            return {"kind": "hinge", "feature": term.feature, "knot": term.knot, "sign": term.sign}
+        case Min():
+            return {"kind": "min", "hinges": [term_to_dict(h) for h in term.hinges], "slopes": list(term.slopes)}
+        case Product():
+            return {"kind": "product", "hinges": [term_to_dict(h) for h in term.hinges]}
 
 
 def term_from_dict(record: Mapping[str, Any]) -> Term:
@@ -77,7 +188,17 @@ def term_from_dict(record: Mapping[str, Any]) -> Term:
         return Linear(int(record["feature"]))
     if record["kind"] == "hinge":
         return Hinge(int(record["feature"]), float(record["knot"]), 1 if record["sign"] > 0 else -1)
-    raise DataError(f"a term is 'linear' or 'hinge', got {record['kind']!r}; was this file written by a newer version?")
+    if record["kind"] in ("min", "product"):
+        hinges = tuple(term_from_dict(h) for h in record["hinges"])
+        if not all(isinstance(h, Hinge) for h in hinges):
+            raise DataError(f"a term of kind {record['kind']!r} combines hinges, got {record['hinges']}")
+        if record["kind"] == "product":
+            return Product(hinges)  # type: ignore[arg-type]
+        return Min(hinges, tuple(float(slope) for slope in record["slopes"]))  # type: ignore[arg-type]
+    raise DataError(
+        f"a term is 'linear', 'hinge', 'min' or 'product', got {record['kind']!r}; "
+        f"was this file written by a newer version?"
+    )
 
 
 def _frozen(values: ArrayLike, ndim: int) -> Floats:
@@ -88,7 +209,7 @@ def _frozen(values: ArrayLike, ndim: int) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class Spline:
-    """A continuous piecewise-linear function of d features with p outputs.
+    """A continuous function of d features with p outputs, piecewise linear unless it has products.
 
     Attributes
     ----------
@@ -122,7 +243,7 @@ class Spline:
                 f"coef must have one row per term and one column per output, "
                 f"here {(len(self.terms), self.intercept.size)}, got {self.coef.shape}"
             )
-        features = [t.feature for t in self.terms]
+        features = [f for t in self.terms for f in t.features]
         if features and not 0 <= min(features) <= max(features) < len(self.feature_names):
             raise DataError(
                 f"terms must use features 0 to {len(self.feature_names) - 1}, got {min(features)} to {max(features)}"
