@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from knotwork.spline.knots import Spans, choose_candidates
 from knotwork.spline.moments.cpu import CpuRows
-from knotwork.spline.moments.moments import BOTH, Side, TermTable
+from knotwork.spline.moments.moments import TermTable
 from knotwork.spline.workers import LEAST_BLOCK, Workers
 from tests.reference import hinge
 
@@ -61,14 +61,91 @@ def test_opening_equals_explicit_products(setup, outputs):
     np.testing.assert_allclose(opening.mass, above @ w)
 
 
-@given(setups, st.floats(-2, 2), st.sampled_from([BOTH, (Side.ABOVE,), (Side.BELOW,)]))
-def test_hinge_products_equal_explicit_products(setup, knot, sides):
+def random_terms(rng, d, count, degree=2):
+    """Terms of one to ``degree`` hinges of different features, among them linear ones."""
+    terms = []
+    for _ in range(count):
+        features = sorted(rng.choice(d, min(d, int(rng.integers(1, degree + 1))), replace=False).tolist())
+        if len(features) == 1 and rng.random() < 0.3:
+            terms.append(((features[0], 0.0, 0),))
+        else:
+            terms.append(tuple((f, float(rng.normal()), int(rng.choice([-1, 1]))) for f in features))
+    return terms
+
+
+def term_column(columns, term, slopes, product):
+    """A term as an explicit column: (N,)."""
+    if not term:
+        return np.ones(columns.shape[1])
+    if term[0][2] == 0:
+        return columns[term[0][0]]
+    hinges = [hinge(columns[f], t, s) for f, t, s in term]
+    if len(hinges) == 1:
+        return hinges[0]
+    return (
+        np.prod(hinges, axis=0)
+        if product
+        else np.min([slopes[h[0]] * v for h, v in zip(term, hinges, strict=True)], axis=0)
+    )
+
+
+@given(setups, st.floats(-2, 2))
+def test_pair_products_equal_explicit_products(setup, knot):
     columns, _, weights, rows = make_rows(**setup)
     w = np.ones(columns.shape[1]) if weights is None else weights
     C = candidate_columns(columns, rows.grid)
-    found = rows.hinge_products(columns.shape[0] - 1, knot, sides)
-    expected = np.stack([C @ (w * hinge(columns[-1], knot, side.value)) for side in sides])
+    found = rows.pair_products(columns.shape[0] - 1, knot)
+    expected = np.stack([C @ (w * hinge(columns[-1], knot, side)) for side in (1, -1)])
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
+
+
+@given(setups, st.booleans(), st.integers(1, 3))
+def test_products_of_a_term_equal_explicit_products(setup, product, degree):
+    columns, _, weights, rows = make_rows(**setup)
+    w = np.ones(columns.shape[1]) if weights is None else weights
+    rng = np.random.default_rng(setup["seed"])
+    slopes = rng.uniform(0.5, 2.0, len(columns))
+    term = next(t for t in random_terms(rng, len(columns), 100, degree) if t[0][2] != 0)
+    found = rows.products(TermTable.of([term], slopes, product))
+    expected = candidate_columns(columns, rows.grid) @ (w * term_column(columns, term, slopes, product))
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
+
+
+@given(setups, st.booleans(), st.integers(1, 3), st.integers(1, 2))
+def test_products_of_children_equal_explicit_products(setup, product, degree, outputs):
+    columns, y, weights, rows = make_rows(outputs=outputs, **setup)
+    d, n = columns.shape
+    w = np.ones(n) if weights is None else weights
+    rng = np.random.default_rng(setup["seed"])
+    slopes = rng.uniform(0.5, 2.0, d)
+    children = rows.children(rows.grid, slopes, product)
+    terms = [(), *random_terms(rng, d, 4, 3)]
+    parents = list(dict.fromkeys(t for t in random_terms(rng, d, 20, degree) if t[0][2] != 0))[:3]
+    explicit = []
+    for parent in parents:
+        allowed = rng.random(d) < 0.8
+        allowed[[h[0] for h in parent]] = False
+        opening = children.open(parent, allowed)
+        # Beside another hinge a lone one has its slope too.
+        b = term_column(columns, parent, slopes, product)
+        b = b * slopes[parent[0][0]] if len(parent) == 1 and not product else b
+        both = np.zeros((2, rows.grid.knots.size, n))
+        for i, f in enumerate(rows.grid.feature):
+            if allowed[f] and i not in rows.grid.linear:
+                for side, sign in enumerate((1, -1)):
+                    h = hinge(columns[f], rows.grid.knots[i], sign)
+                    both[side, i] = b * h if product else np.minimum(b, slopes[f] * h)
+                above = columns[f] > rows.grid.knots[i]
+                np.testing.assert_allclose(opening.mass[:, i], [w @ (above & (b > 0)), w @ (~above & (b > 0))])
+        explicit.append(both)
+        size = 1e-9 * (1 + np.abs(columns).max()) ** 4
+        np.testing.assert_allclose(opening.norms, both**2 @ w, rtol=1e-9, atol=size)
+        np.testing.assert_allclose(opening.responses, (both * w) @ y.T, rtol=1e-9, atol=size)
+    found = children.products(parents, terms)
+    for k, both in enumerate(explicit):
+        for m, term in enumerate(terms):
+            expected = both @ (w * term_column(columns, term, slopes, product))
+            np.testing.assert_allclose(found[k, m], expected, rtol=1e-9, atol=size)
 
 
 @given(setups, st.integers(1, 3))
@@ -76,9 +153,12 @@ def test_residual_equals_explicit_residual(setup, outputs):
     columns, y, weights, rows = make_rows(outputs=outputs, **setup)
     w = np.ones(columns.shape[1]) if weights is None else weights
     rng = np.random.default_rng(setup["seed"])
-    terms = TermTable(rng.integers(0, len(columns), 6), rng.normal(size=6), rng.integers(-1, 2, 6))
+    slopes, product = rng.uniform(0.5, 2.0, len(columns)), bool(rng.integers(2))
+    chosen = random_terms(rng, len(columns), 6, 3)
+    terms = TermTable.of(chosen, slopes, product)
+    assert terms.entries() == chosen
     intercept, coef = rng.normal(size=outputs), rng.normal(size=(6, outputs))
-    B = np.stack([columns[f] if s == 0 else hinge(columns[f], t, s) for f, t, s in terms.entries()])
+    B = np.stack([term_column(columns, term, slopes, product) for term in chosen])
     r = y - intercept[:, None] - coef.T @ B
     found = rows.residual(terms, intercept, coef)
     np.testing.assert_allclose(found.rss, (r * r) @ w, rtol=1e-10)
@@ -89,10 +169,17 @@ def test_residual_equals_explicit_residual(setup, outputs):
 def test_the_number_of_threads_changes_no_bit(n):
     def everything(threads):
         _, _, _, rows = make_rows(0, n, 40, max_knots=50, threads=threads)
-        terms = TermTable(np.array([1, 2]), np.array([0.1, 0.2]), np.array([1, -1]))
+        hinge, least = ((1, 0.1, 1),), ((1, 0.1, 1), (2, 0.2, -1))
+        slopes = np.ones(40)
+        terms = TermTable.of([hinge, least], slopes)
         opening = rows.opening()
+        children = rows.children(rows.grid, slopes, product=False)
+        openings = [children.open(parent, np.ones(40, bool)) for parent in (hinge, least)]
         return [
-            opening.norms, opening.responses, rows.hinge_products(1, 0.3, BOTH),
+            opening.norms, opening.responses, rows.pair_products(1, 0.3),
+            rows.products(TermTable.of([least], slopes)),
+            *(o.norms for o in openings), *(o.responses for o in openings),
+            children.products([hinge, least], [(), hinge]), children.products([least], [hinge]),
             rows.residual(terms, np.zeros(1), np.ones((2, 1))).dots,
         ]  # fmt: skip
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.spline.forward import Step, forward
+from knotwork.spline.interactions import Interactions
 from knotwork.spline.knots import CandidateGrid, Spans, choose_candidates, default_spans, rows_at
-from knotwork.spline.model import Floats, Hinge, Linear, Spline, Term
+from knotwork.spline.model import Floats, Hinge, Linear, Min, Product, Spline, Term
 from knotwork.spline.moments.cpu import CpuRows
-from knotwork.spline.moments.moments import Opening, TermTable
+from knotwork.spline.moments.moments import Hinges, Opening, TermTable
 from knotwork.spline.prune import PruningPath, prune
 from knotwork.spline.refit import Refit, feature_costs, refit, term_costs
 from knotwork.spline.rules import EARTH, OWN, gcv
@@ -21,20 +22,29 @@ from knotwork.spline.workers import Workers
 
 # Knots per feature when there are more to choose from: with the feature itself, 256 bins to a one-byte code.
 AUTO_KNOTS = 255
+# Terms that may have children at a time.
+MAX_PARENTS = 20
 # Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
 MOST_KNOT_ROWS = 1000
 
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What a user may set; None asks for the default that depends on the data."""
+    """What a user may set; None asks for the default that depends on the data.
+
+    interacting : the features that interactions may use, all if None
+    """
 
     max_terms: int | None = None
+    max_degree: int = 1
     penalty: float | None = None
     threshold: float = 1e-3
     minspan: int | None = None
     endspan: int | None = None
     max_knots: int | str | None = "auto"
+    interaction: str = "min"
+    interacting: tuple[int, ...] | None = None
+    max_parents: int = MAX_PARENTS
     compat: str | None = None
     threads: int = 1
 
@@ -104,7 +114,7 @@ def fit_spline(
     options: FitOptions | None = None,
     report: Callable[[Step], None] | None = None,
 ) -> SplineFit:
-    """Fit a first-order spline to finite data: X (N, d), y (N, p), weights (N,) all positive.
+    """Fit a spline to finite data: X (N, d), y (N, p), weights (N,) all positive.
 
     >>> x = np.arange(0.0, 101.0)[:, None]
     >>> fit = fit_spline(x, 3 * np.abs(x - 52) + 7, names=["x"])
@@ -116,10 +126,11 @@ def fit_spline(
     options = options or FitOptions()
     rules = EARTH if options.compat == "earth" else OWN
     names = list(names) if names is not None else [f"x{f}" for f in range(X.shape[1])]
-    penalty = 2.0 if options.penalty is None else float(options.penalty)
+    degree = options.max_degree
+    penalty = (2.0 if degree == 1 else 3.0) if options.penalty is None else float(options.penalty)
     total = float(len(X)) if weights is None else float(weights.sum())
     spans = default_spans(total, X.shape[1], options.minspan, options.endspan)
-    max_terms = options.max_terms or min(200, max(20, 2 * X.shape[1])) + 1
+    max_terms = options.max_terms or default_max_terms(X.shape[1], degree)
     automatic = None if rules.free_knots else AUTO_KNOTS
     max_knots = automatic if isinstance(options.max_knots, str) else options.max_knots
 
@@ -137,6 +148,7 @@ def fit_spline(
             threshold=options.threshold,
             rules=rules,
             scale=x_scaling.scale,
+            interactions=None if degree == 1 else _interactions(options, X.shape[1], spans),
             unit=unit,
             report=report,
         )
@@ -149,13 +161,12 @@ def fit_spline(
 
     rss, null_rss = float(fitted.rss.sum()), path.null_rss
     score, null_score = gcv(rss, total, len(chosen), penalty), gcv(null_rss, total, 1, penalty)
-    forward_terms = tuple(
-        Linear(f) if sign == 0 else Hinge(f, knots[f, knot].value, sign) for f, knot, sign in path.terms.entries()
-    )
-    kept = [(f, knot) for f, knot, sign in fitted.terms.entries() if sign != 0]
+    slopes = path.slopes * x_scaling.scale
+    forward_terms = tuple(_term(hinges, knots, slopes, path.terms.product) for hinges in path.terms.entries())
+    kept = [(f, knot) for hinges in fitted.terms.entries() for f, knot, sign in hinges if sign != 0]
     centre, scale = _feature_moments(path.opening, grid, x_scaling)
     return SplineFit(
-        spline=_spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling),
+        spline=_spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling, slopes),
         forward_terms=forward_terms,
         selected=chosen[1:] - 1,
         knots=tuple(knots[key] for key in dict.fromkeys(kept)),
@@ -177,6 +188,35 @@ def fit_spline(
     )
 
 
+def default_max_terms(features: int, degree: int) -> int:
+    """Most terms of the forward pass, with the intercept: twice as many where interactions need them."""
+    return min(200, max(20 if degree == 1 else 40, 2 * features)) + 1
+
+
+def _interactions(options: FitOptions, d: int, spans: Spans) -> Interactions:
+    features = np.full(d, options.interacting is None)
+    features[list(options.interacting or ())] = True
+    return Interactions(
+        degree=options.max_degree,
+        product=options.interaction == "product",
+        max_parents=options.max_parents,
+        features=features,
+        least_mass=float(spans.endspan),
+    )
+
+
+def _term(hinges: Hinges, knots: dict[tuple[int, float], Knot], slopes: Floats, product: bool) -> Term:
+    """Write a term of the search in the units of the data."""
+    if hinges[0][2] == 0:
+        return Linear(hinges[0][0])
+    found = tuple(Hinge(f, knots[f, knot].value, sign) for f, knot, sign in hinges)
+    if len(found) == 1:
+        return found[0]
+    if product:
+        return Product(found)
+    return Min(found, tuple(float(slopes[h.feature] / slopes[found[0].feature]) for h in found))
+
+
 def _feature_moments(opening: Opening, grid: CandidateGrid, scaling: Scaling) -> tuple[Floats, Floats]:
     """Mean and standard deviation of the features, in the units of the data; 1 for the deviation of a constant."""
     mean = opening.sums[grid.linear] / opening.total
@@ -190,7 +230,7 @@ def _find_knots(
     terms: TermTable, X: NDArray[np.floating], columns: Floats, workers: Workers
 ) -> dict[tuple[int, float], Knot]:
     """Look up the data values and rows behind the standardised knots, so that no rounding of the scaling is left."""
-    keys = list(dict.fromkeys((f, knot) for f, knot, sign in terms.entries() if sign != 0))
+    keys = list(dict.fromkeys((f, knot) for hinges in terms.entries() for f, knot, sign in hinges if sign != 0))
     found: dict[tuple[int, float], Knot] = {}
 
     def look_up(f: int, knot: float) -> None:
@@ -210,15 +250,31 @@ def _find_knots(
 
 
 def _spline(
-    fitted: Refit, terms: Sequence[Term], names: Sequence[str], x_scaling: Scaling, y_scaling: Scaling
+    fitted: Refit,
+    terms: Sequence[Term],
+    names: Sequence[str],
+    x_scaling: Scaling,
+    y_scaling: Scaling,
+    slopes: Floats,
 ) -> Spline:
-    """Undo the scaling: a hinge of z is a hinge of x times the scale, a linear term moves the intercept too."""
-    feature = fitted.terms.feature
-    linear = fitted.terms.sign == 0
-    intercept = fitted.intercept - (x_scaling.centre[feature] * linear) @ fitted.coef + y_scaling.centre
+    """Undo the scaling: a hinge of z is a hinge of x times the scale, a linear term moves the intercept too.
+
+    A minimum is the one of the search divided by the first slope, (d,) in the units of the data.
+    """
+    intercept = fitted.intercept + y_scaling.centre
+    factor = np.ones(len(terms))
+    for m, term in enumerate(terms):
+        match term:
+            case Linear():
+                intercept = intercept - x_scaling.centre[term.feature] * fitted.coef[m]
+                factor[m] = x_scaling.scale[term.feature]
+            case Min():
+                factor[m] = slopes[term.hinges[0].feature]
+            case _:
+                factor[m] = np.prod(x_scaling.scale[list(term.features)])
     return Spline(
         terms=tuple(terms),
         intercept=intercept / y_scaling.scale[0],
-        coef=fitted.coef * x_scaling.scale[feature][:, None] / y_scaling.scale[0],
+        coef=fitted.coef * factor[:, None] / y_scaling.scale[0],
         feature_names=tuple(names),
     )

@@ -1,28 +1,24 @@
 """Forward selection in candidate space: sees sums, never rows.
 
-The model's span is kept as orthonormal columns q_0, q_1, … of which only the products with the candidates exist.
-With b a new column and R_l = ⟨q_l, b⟩ (in the table already, b having been a candidate itself),
-
-    ⟨q, c⟩ = (⟨b, c⟩ − Σ_l R_l ⟨q_l, c⟩) / ‖b⊥‖        for every candidate c,
-
-so one pass over the rows for ⟨b, c⟩ updates everything that scores the next step. A step adds the reflected pair
-of hinges at one knot, which together with the intercept span x and (x − t)₊; once x is in the span a step adds
-(x − t)₊ alone, and a feature that no knot improves enters as x.
+A step adds the reflected pair of hinges at one knot, which together with the intercept span x and (x − t)₊; once x is
+in the span a step adds (x − t)₊ alone, and a feature that no knot improves enters as x. With interactions a step may
+add the children of a term instead, see :mod:`knotwork.spline.interactions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from knotwork.spline.candidates import Candidates
 from knotwork.spline.compiled import compiled
+from knotwork.spline.interactions import BETTER, Families, Interactions, Move
 from knotwork.spline.model import Floats
-from knotwork.spline.moments.moments import BOTH, Opening, RowSums, Side, TermTable
+from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 from knotwork.spline.rules import Rules, gcv
-
-BETTER = 1 + 1e-11
 
 
 @dataclass(frozen=True)
@@ -44,6 +40,7 @@ class ForwardPass:
     rss : residual sum of squares of all terms, summed over responses
     null_rss : that of the intercept alone
     opening : what the search started from
+    slopes : (d,) of the features' hinges under a minimum
     """
 
     terms: TermTable
@@ -52,6 +49,7 @@ class ForwardPass:
     rss: float
     null_rss: float
     opening: Opening
+    slopes: Floats
     steps: tuple[Step, ...]
     stopped: str
 
@@ -93,58 +91,39 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
     return best, best_drop
 
 
-@compiled
-def _absorb(products, r, length, projection, own, q, norms, cross, dots):  # type: ignore[no-untyped-def]
-    """Write the next row of q, from a column's raw products and its products r with the earlier rows.
-
-    The parts along q are taken out of the candidates' norms, cross terms and products with the residual. Candidates
-    are done in strips that stay in the nearest cache while all rows of q pass over them.
-    """
-    size, candidates = r.size, products.size
-    new = q[size]
-    for start in range(0, candidates, 1024):
-        stop = min(start + 1024, candidates)
-        for i in range(start, stop):
-            new[i] = products[i] / length
-        strip = new[start:stop]
-        for m in range(size):
-            row, factor = q[m, start:stop], r[m] / length
-            for i in range(strip.size):
-                strip[i] -= factor * row[i]
-    for i in range(candidates):
-        norms[i] -= new[i] * new[i]
-        cross[i] -= new[i] * new[own[i]]
-        for k in range(projection.size):
-            dots[i, k] -= new[i] * projection[k]
-
-
 class _Search:
     """The state of a forward pass: candidates outside the span of the model, and the model's terms so far.
 
-    The span is held as orthonormal columns, of which only the products with the candidates exist (``q``), and
-    as their triangular factor over the raw columns 1, and x or (x − t)₊ in the order in which they were appended.
+    The span is held as the triangular factor of its orthonormal columns over the raw columns: 1, x, hinges and
+    interactions in the order in which they were appended.
     """
 
-    def __init__(self, rows: RowSums, rules: Rules, scale: Floats, max_terms: int) -> None:
+    def __init__(
+        self, rows: RowSums, rules: Rules, scale: Floats, max_terms: int, interactions: Interactions | None
+    ) -> None:
         self.rows, self.rules, self.max_terms = rows, rules, max_terms
         self.grid, self.opening = rows.grid, rows.opening()
         self.rss = self.null_rss = float(self.opening.squares.sum())
         self.counter, self.last_drop = 1, np.inf
-        self.terms: list[tuple[int, float, int]] = []  # feature, knot, sign
+        self.terms: list[Hinges] = []
         self._own = self.grid.linear[self.grid.feature]  # position of each candidate's own feature
         self._linear_products: dict[int, Floats] = {}
-        candidates, responses = self.opening.responses.shape
-        self._size, most = 0, max_terms + 1
-        self._q = np.empty((most, candidates))
+        responses = self.opening.responses.shape[1]
+        most = max_terms + 1
+        self._raw: list[Hinges] = []  # the columns of the span
         self._factor = np.zeros((most, most))
         self._projection = np.zeros((most, responses))
         self._mix = np.eye(most)  # the terms, as columns, in the raw columns of the span
-        self._norms, self._cross = self.opening.norms.copy(), self.opening.cross.copy()
-        self._dots = self.opening.responses.copy()
+        self._table = Candidates(self._own, self.opening.norms, self.opening.cross, self.opening.responses, most)
+        self._families = None
+        if interactions is not None:
+            self._families = Families(rows, self.opening, interactions, most)
+        self.slopes = np.ones(len(scale)) if self._families is None else self._families.slopes
+        self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
-        self._extend(self.opening.sums, np.empty(0), float(np.sqrt(self.opening.total)), np.zeros(responses))
-        self._base = self._norms.copy()
-        self._least = rules.in_span * self._base[self.grid.linear]
+        length = float(np.sqrt(self.opening.total))
+        self._extend((), np.empty(0), length, np.zeros(responses), self.opening.sums, None)
+        self._least = rules.in_span * self._table.base[self.grid.linear]
         if rules.in_span_raw > 0:
             with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
                 self._least = np.maximum(self._least, rules.in_span_raw * scale**2)
@@ -154,81 +133,122 @@ class _Search:
         """Whether there is no room for another step."""
         return self.max_terms - self.counter < (2 if self.rules.count_pairs else 1)
 
-    def best(self) -> tuple[int, float]:
-        """Return position and RSS drop of the best step; position −1 if none improves the fit."""
+    def best(self) -> Move | None:
+        """Return the best next step, None if no candidate improves the fit."""
         early = self.counter < self.rules.settled
-        return _best_candidate(
-            self.grid.offsets, self._norms, self._cross, self._dots, self._base, self._least,
-            1 + self.rules.bend_gain, self.rules.collinear_early if early else self.rules.collinear,
-            self.rules.greatest_jump * self.last_drop, self.max_terms - self.counter,
+        collinear = self.rules.collinear_early if early else self.rules.collinear
+        room, table = self.max_terms - self.counter, self._table
+        position, drop = _best_candidate(
+            self.grid.offsets, table.norms, table.cross, table.dots, table.base, self._least,
+            1 + self.rules.bend_gain, collinear, self.rules.greatest_jump * self.last_drop, room,
         )  # fmt: skip
+        best = Move(drop, self._terms_of(position), position) if position >= 0 else None
+        if self._families is not None:
+            child = self._families.best(self.rules.collinear, room)
+            if child is not None and (best is None or child.drop > best.drop * BETTER):
+                return child
+        return best
 
-    def is_free(self, position: int) -> bool:
+    def take(self, move: Move) -> None:
+        """Add the terms of a step: one pass over the rows, and one over those of each parent."""
+        if move.parent is None:
+            self._take_hinges(move)
+        else:
+            self._take_children(move, move.parent)
+        self.terms += move.terms
+        self.counter += 2 if self.rules.count_pairs else len(move.terms)
+        self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
+        if self._families is not None:
+            m = len(self._raw)
+            self._families.adopt(move.terms, self._raw, self._factor[:m, :m], self._projection[:m])
+
+    def _is_free(self, position: int) -> bool:
         """Whether the feature of a candidate is not in the span yet."""
         f = self.grid.feature[position]
-        return bool(self._norms[self._own[position]] > self._least[f])
+        return bool(self._table.norms[self._own[position]] > self._least[f])
 
-    def terms_of(self, position: int) -> int:
-        """How many terms a step adds."""
-        return 2 if self.is_free(position) and position != self._own[position] else 1
+    def _terms_of(self, position: int) -> tuple[Hinges, ...]:
+        f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
+        if position == self._own[position]:
+            return (((f, 0.0, 0),),)
+        pair = ((f, knot, 1),), ((f, knot, -1),)
+        return pair if self._is_free(position) else pair[:1]
 
-    def take(self, position: int, drop: float) -> None:
-        """Add the terms of a step: one pass over the rows."""
+    def _take_hinges(self, move: Move) -> None:
+        position = move.position
         f, knot, x = int(self.grid.feature[position]), float(self.grid.knots[position]), int(self._own[position])
-        is_free, is_linear, added = self.is_free(position), position == x, self.terms_of(position)
+        line, hinge = ((f, 0.0, 0),), ((f, knot, 1),)
+        is_free, is_linear = self._is_free(position), position == x
+        others = self._child_products([line] * is_free + [hinge] * (not is_linear))
         if is_free:
             # Both hinges in one pass; x − t is their difference.
-            above, below = self.rows.hinge_products(f, knot, BOTH)
+            above, below = self.rows.pair_products(f, knot)
             self._linear_products[f] = above - below + knot * self.opening.sums
-            self._append(x, self._linear_products[f])
+            self._append(line, self._table, x, self._linear_products[f], next(others))
         elif f in self._linear_products and 2 * self.opening.mass[position] > self.opening.total:
             # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
-            (below,) = self.rows.hinge_products(f, knot, (Side.BELOW,))
+            below = self.rows.products(self._as_table([((f, knot, -1),)]))
             above = below + self._linear_products[f] - knot * self.opening.sums
         else:
-            (above,) = self.rows.hinge_products(f, knot, (Side.ABOVE,))
-        if is_linear:
-            self.terms.append((f, 0.0, 0))
-        else:
-            self._append(position, above)
-            self.terms.append((f, knot, 1))
-        if added == 2:
-            self.terms.append((f, knot, -1))
+            above = self.rows.products(self._as_table([hinge]))
+        if not is_linear:
+            self._append(hinge, self._table, position, above, next(others))
+        if len(move.terms) == 2:
             # (x − t)₊ is the last column of the span, and (t − x)₊ is that less x plus t.
-            first, second = self._size - 2, self._size - 1
+            first, second = len(self._raw) - 2, len(self._raw) - 1
             self._mix[first, first], self._mix[second, first] = 0.0, 1.0
             self._mix[0, second], self._mix[first, second] = knot, -1.0
-        self.counter += 2 if self.rules.count_pairs else added
-        self.rss, self.last_drop = max(self.rss - drop, 0.0), drop
+
+    def _take_children(self, move: Move, parent: Hinges) -> None:
+        assert self._families is not None
+        family = self._families.table_of(parent)
+        others = self._child_products(move.terms)
+        for term, position in zip(move.terms, move.positions, strict=True):
+            self._append(term, family, position, self.rows.products(self._as_table([term])), next(others))
 
     def result(self, steps: list[Step], stopped: str) -> ForwardPass:
         """Return the terms as they are written, with a triangular factor of their own."""
-        m = self._size
+        m = len(self._raw)
         rotation, factor = np.linalg.qr(self._factor[:m, :m] @ self._mix[:m, :m])
-        table = np.array(self.terms, dtype=np.float64).reshape(-1, 3)
         return ForwardPass(
-            terms=TermTable(table[:, 0].astype(np.int64), table[:, 1].copy(), table[:, 2].astype(np.int64)),
+            terms=self._as_table(self.terms),
             factor=factor,
             projection=rotation.T @ self._projection[:m],
             rss=self.rss,
             null_rss=self.null_rss,
             opening=self.opening,
+            slopes=self.slopes,
             steps=tuple(steps),
             stopped=stopped,
         )
 
-    def _append(self, position: int, products: Floats) -> None:
-        """Add a candidate to the span, given its raw products with all candidates."""
-        length = float(np.sqrt(self._norms[position]))
-        self._extend(products, self._q[: self._size, position].copy(), length, self._dots[position] / length)
+    def _as_table(self, terms: list[Hinges]) -> TermTable:
+        return TermTable.of(terms, self.slopes, self.product)
 
-    def _extend(self, products: Floats, r: Floats, length: float, projection: Floats) -> None:
-        m = self._size
+    def _child_products(self, terms: Sequence[Hinges]) -> Iterator[Floats | None]:
+        """Products of each term with the children of all families, from one pass over their rows."""
+        if self._families is None:
+            return itertools.repeat(None)
+        return iter(self._families.products(terms).swapaxes(0, 1))
+
+    def _append(self, term: Hinges, table: Candidates, position: int, products: Floats, others: Floats | None) -> None:
+        """Add a candidate to the span, given where it is and its raw products with all candidates."""
+        length = float(np.sqrt(table.norms[position]))
+        r, projection = table.q[: table.size, position].copy(), table.dots[position] / length
+        self._extend(term, r, length, projection, products, others)
+
+    def _extend(
+        self, term: Hinges, r: Floats, length: float, projection: Floats, products: Floats, others: Floats | None
+    ) -> None:
+        """Add a column to the span: its parts along the earlier ones and beside them, its raw products."""
+        m = len(self._raw)
         self._factor[:m, m] = r
         self._factor[m, m] = length
         self._projection[m] = projection
-        _absorb(products, r, length, projection, self._own, self._q, self._norms, self._cross, self._dots)
-        self._size += 1
+        self._table.absorb(products, r, length, projection)
+        if self._families is not None and others is not None:
+            self._families.absorb(others, r, length, projection)
+        self._raw.append(term)
 
 
 def forward(
@@ -239,15 +259,16 @@ def forward(
     threshold: float,
     rules: Rules,
     scale: Floats,
+    interactions: Interactions | None = None,
     unit: float = 1.0,
     report: Callable[[Step], None] | None = None,
 ) -> ForwardPass:
     """Add terms until nothing is gained.
 
-    ``max_terms`` counts the intercept; ``scale`` (d,) is that of the features; ``unit`` is what one unit of a sum of
-    squares is worth in the steps reported.
+    ``max_terms`` counts the intercept; ``scale`` (d,) is that of the features; ``interactions`` says which there may
+    be, None for none; ``unit`` is what one unit of a sum of squares is worth in the steps reported.
     """
-    search = _Search(rows, rules, scale, max_terms)
+    search = _Search(rows, rules, scale, max_terms, interactions)
     total, null_rss = search.opening.total, search.null_rss
     null_gcv = gcv(null_rss, total, 1, penalty)
     steps = [Step(1, null_rss * unit, 0.0, 0.0)]
@@ -256,19 +277,19 @@ def forward(
         if search.is_full:
             stopped = f"reached max_terms ({max_terms})"
             break
-        position, drop = search.best()
-        if position < 0:
+        move = search.best()
+        if move is None:
             stopped = "no candidate improves the fit"
             break
-        terms = len(search.terms) + 1 + search.terms_of(position)
-        rss = max(search.rss - drop, 0.0)
+        terms = len(search.terms) + 1 + len(move.terms)
+        rss = max(search.rss - move.drop, 0.0)
         step = Step(terms, rss * unit, rsq=1 - rss / null_rss, grsq=1 - gcv(rss, total, terms, penalty) / null_gcv)
-        if drop / null_rss < threshold:
+        if move.drop / null_rss < threshold:
             stopped = f"the next term would raise R² by less than {threshold:g}"
         elif step.grsq < -10 and threshold > 0:
             stopped = "GRSq fell below -10: too many terms for so few observations"
         else:
-            search.take(position, drop)
+            search.take(move)
             steps.append(step)
             if report is not None:
                 report(step)

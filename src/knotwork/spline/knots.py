@@ -255,3 +255,20 @@ def rows_at(column, value, out):  # type: ignore[no-untyped-def]
                 out[count] = i
             count += 1
     return count
+
+
+def thin(grid: CandidateGrid, most: int) -> CandidateGrid:
+    """Keep at most ``most`` knots of each feature, evenly spread over those there are.
+
+    >>> grid = CandidateGrid(np.array([0, 6]), np.array([0.0, 1, 2, 3, 4, 5]), np.zeros(6, np.int64))
+    >>> thin(grid, 3).knots
+    array([0., 1., 3., 5.])
+    """
+    kept = []
+    for first, last in zip(grid.offsets[:-1], grid.offsets[1:], strict=True):
+        count = last - first - 1
+        places = np.arange(count) if count <= most else np.arange(most) * (count - 1) // max(most - 1, 1)
+        kept.append(np.concatenate([[first], first + 1 + places]))
+    sizes = np.array([k.size for k in kept])
+    chosen = np.concatenate(kept)
+    return CandidateGrid(np.concatenate([[0], np.cumsum(sizes)]), grid.knots[chosen], grid.feature[chosen])

@@ -65,11 +65,11 @@ def term_costs(fit: Refit) -> Floats:
 
 
 def feature_costs(fit: Refit, features: int) -> Floats:
-    """Rise in RSS when all terms of a feature are left out and the others are fitted again: (features,)."""
+    """Rise in RSS when all terms with a feature are left out and the others are fitted again: (features,)."""
     inverse = fit.inverse[1:]
     costs = np.zeros(features)
     for f in np.unique(fit.terms.feature):
-        group = fit.terms.feature == f
+        group = fit.terms.users(int(f))
         spread = inverse[group] @ inverse[group].T
         costs[f] = np.sum(fit.coef[group] * np.linalg.solve(spread, fit.coef[group]))
     return costs

@@ -6,56 +6,22 @@ are added in order. The result is the same to the last bit for any number of thr
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.knots import CandidateGrid
 from knotwork.spline.model import Floats
-from knotwork.spline.moments.moments import BOTH, Opening, Residual, Side, TermTable
+from knotwork.spline.moments.children import CpuChildren
+from knotwork.spline.moments.evaluate import encode, evaluate_term
+from knotwork.spline.moments.moments import Opening, Residual, TermTable
 from knotwork.spline.workers import Workers, row_blocks
 
 # Rows whose values and products are kept in the nearest cache while all features pass over them.
 TILE = 2048
-
-
-@compiled
-def _encode(columns, offsets, knots, first, last, codes):  # type: ignore[no-untyped-def]
-    """Write the bin of every value: the number of knots below it.
-
-    A table of equal cells over the knots' range says which knots lie below a value's cell; the few inside the
-    cell are searched. Most cells hold none, so that a value costs one look-up.
-    """
-    for f in range(first, last):
-        t = knots[offsets[f] + 1 : offsets[f + 1]]
-        x = columns[f]
-        code = codes[f]
-        if t.size == 0:
-            code[:] = 0
-            continue
-        low, high = t[0], t[-1]
-        cells = 16 * t.size
-        factor = (cells - 1) / (high - low) if high > low else 0.0
-        below = np.zeros(cells + 1, np.uint32)
-        for k in range(t.size):
-            below[int((t[k] - low) * factor) + 1] += 1
-        for cell in range(cells):
-            below[cell + 1] += below[cell]
-        for i in range(x.size):
-            if x[i] <= low:
-                code[i] = 0
-            elif x[i] > high:
-                code[i] = t.size
-            else:
-                place = np.uint32((x[i] - low) * factor)
-                a, b = below[place], below[place + np.uint32(1)]
-                while a < b:
-                    middle = (a + b) >> np.uint32(1)
-                    if t[middle] < x[i]:
-                        a = middle + np.uint32(1)
-                    else:
-                        b = middle
-                code[i] = a
 
 
 @compiled_reduction
@@ -170,17 +136,22 @@ def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, table): 
 
 
 @compiled
-def _hinge_sums(columns, codes, offsets, w, rows, features, split, knot, sign, table):  # type: ignore[no-untyped-def]
-    """Per bin: Σ w·b and Σ w·b·x for one hinge b; rows where it is zero are never looked at."""
+def _term_sums(columns, codes, offsets, w, rows, features, term, product, table):  # type: ignore[no-untyped-def]
+    """Per bin: Σ w·b and Σ w·b·x for one term b; rows where it is zero are never looked at.
+
+    term : its hinges, as feature, knot, sign and slope
+    """
     active = np.empty(TILE, np.uint32)
     value = np.empty(TILE)
     unit = w.size == 0
     for start in range(rows[0], rows[1], TILE):
+        n = min(TILE, rows[1] - start)
+        evaluate_term(columns, start, n, term[0], term[1], term[2], term[3], product, value)
         count = 0
-        for i in range(start, min(start + TILE, rows[1])):
-            b = (columns[split, i] - knot) * sign
-            active[count] = i
-            value[count] = b if unit else b * w[i]
+        for i in range(n):
+            b = value[i]
+            active[count] = start + i
+            value[count] = b if unit else b * w[start + i]
             count += b > 0.0
         for f in range(features[0], features[1]):
             x = columns[f]
@@ -211,7 +182,7 @@ def _suffix_products(tables, offsets, knots, out):  # type: ignore[no-untyped-de
 
 
 @compiled_reduction
-def _residual_sums(columns, y, w, feature, knot, sign, intercept, coef, rows, rss, dots):  # type: ignore[no-untyped-def]
+def _residual_sums(columns, y, w, begin, feature, knot, sign, slope, product, intercept, coef, rows, rss, dots):  # type: ignore[no-untyped-def]
     p = y.shape[0]
     r = np.empty((p, TILE))
     b = np.empty(TILE)
@@ -220,8 +191,9 @@ def _residual_sums(columns, y, w, feature, knot, sign, intercept, coef, rows, rs
         for k in range(p):
             for i in range(n):
                 r[k, i] = y[k, start + i] - intercept[k]
-        for m in range(feature.size):
-            _evaluate(columns[feature[m]], start, n, knot[m], sign[m], b)
+        for m in range(begin.size - 1):
+            h = slice(begin[m], begin[m + 1])
+            evaluate_term(columns, start, n, feature[h], knot[h], sign[h], slope[h], product, b)
             for k in range(p):
                 beta = coef[m, k]
                 for i in range(n):
@@ -235,8 +207,9 @@ def _residual_sums(columns, y, w, feature, knot, sign, intercept, coef, rows, rs
                 r[k, i] = weighted
             rss[k] += squares
             dots[0, k] += total
-        for m in range(feature.size):
-            _evaluate(columns[feature[m]], start, n, knot[m], sign[m], b)
+        for m in range(begin.size - 1):
+            h = slice(begin[m], begin[m + 1])
+            evaluate_term(columns, start, n, feature[h], knot[h], sign[h], slope[h], product, b)
             for k in range(p):
                 total = 0.0
                 for i in range(n):
@@ -244,21 +217,16 @@ def _residual_sums(columns, y, w, feature, knot, sign, intercept, coef, rows, rs
                 dots[1 + m, k] += total
 
 
-@compiled
-def _evaluate(x, start, n, knot, sign, out):  # type: ignore[no-untyped-def]
-    if sign == 0:
-        for i in range(n):
-            out[i] = x[start + i]
-    else:
-        for i in range(n):
-            out[i] = max(sign * (x[start + i] - knot), 0.0)
-
-
 class CpuRows:
     """Rows in memory, (d, N) standardised columns with p responses (p, N); a :class:`RowSums`."""
 
     def __init__(
-        self, columns: Floats, y: Floats, weights: Floats | None, grid: CandidateGrid, workers: Workers
+        self,
+        columns: Floats,
+        y: Floats,
+        weights: Floats | None,
+        grid: CandidateGrid,
+        workers: Workers,
     ) -> None:
         self.grid = grid
         self._columns, self._y, self._workers = columns, y, workers
@@ -267,7 +235,12 @@ class CpuRows:
         dtype = np.uint8 if grid.most_bins <= 256 else np.uint16 if grid.most_bins <= 65_536 else np.uint32
         self._codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
         parts = workers.split(d, work=n * d * 4)
-        workers.run(lambda k: _encode(columns, grid.offsets, grid.knots, *parts[k], self._codes), len(parts))
+
+        def task(k: int) -> None:
+            for f in range(*parts[k]):
+                encode(columns[f], grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]], self._codes[f])
+
+        workers.run(task, len(parts))
         self._blocks = row_blocks(n)
         self._jobs = self._share(work=n * d)
 
@@ -307,34 +280,38 @@ class CpuRows:
             squares=np.einsum("kn,kn->k", weighted, y),
         )
 
-    def hinge_products(self, feature: int, knot: float, sides: tuple[Side, ...]) -> Floats:
-        """Products of the hinges of one feature at one knot with every candidate: (sides, C), one pass."""
-        if len(sides) == 2 and sides != BOTH:
-            raise ValueError(f"two sides are asked for as {BOTH}, got {sides}")
+    def pair_products(self, feature: int, knot: float) -> Floats:
+        """Products of (x − t)₊ and of (t − x)₊ with every candidate: (2, C), one pass."""
+        return self._histogram(2, _pair_sums, feature, knot)
+
+    def products(self, term: TermTable) -> Floats:
+        """Products of a single term, not a linear one, with every candidate: (C,), one pass."""
+        hinges = (term.feature, term.knot, term.sign, term.slope)
+        products: Floats = self._histogram(1, _term_sums, hinges, term.product)[0]
+        return products
+
+    def _histogram(self, count: int, kernel: Callable[..., None], *which: Any) -> Floats:
+        """Run a kernel over all blocks and turn its bins into products with every candidate: (count, C)."""
         grid = self.grid
-        tables = np.zeros((len(self._blocks), len(sides) * grid.knots.size, 2))
+        tables = np.zeros((len(self._blocks), count * grid.knots.size, 2))
         jobs = self._jobs
 
         def task(k: int) -> None:
             blocks, features = jobs[k]
             for block in blocks:
-                what = (
-                    self._columns,
-                    self._codes,
-                    grid.offsets,
-                    self._weights,
-                    self._blocks[block],
-                    features,
-                )
-                if len(sides) == 2:
-                    _pair_sums(*what, feature, knot, tables[block])
-                else:
-                    _hinge_sums(*what, feature, knot, float(sides[0].value), tables[block])
+                kernel(
+                    self._columns, self._codes, grid.offsets, self._weights, self._blocks[block], features, *which,
+                    tables[block],
+                )  # fmt: skip
 
         self._workers.run(task, len(jobs))
-        products = np.empty((len(sides), grid.knots.size))
+        products = np.empty((count, grid.knots.size))
         _suffix_products(tables, grid.offsets, grid.knots, products)
         return products
+
+    def children(self, grid: CandidateGrid, slopes: Floats, product: bool) -> CpuChildren:
+        """Return the sums behind interactions: knots of ``grid``, hinges times ``slopes`` (d,) under the minimum."""
+        return CpuChildren(self._columns, self._y, self._weights, grid, slopes, product, self._workers)
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""
@@ -346,8 +323,8 @@ class CpuRows:
         def task(k: int) -> None:
             for block in range(*parts[k]):
                 _residual_sums(
-                    self._columns, self._y, self._weights, terms.feature, terms.knot, terms.sign,
-                    intercept, coef, self._blocks[block], rss[block], dots[block],
+                    self._columns, self._y, self._weights, terms.start, terms.feature, terms.knot, terms.sign,
+                    terms.slope, terms.product, intercept, coef, self._blocks[block], rss[block], dots[block],
                 )  # fmt: skip
 
         self._workers.run(task, len(parts))

@@ -8,8 +8,8 @@ Inner products are weighted by the sample weights: ⟨u, v⟩ = Σ_i w_i u_i v_i
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
 import numpy as np
@@ -18,15 +18,9 @@ from numpy.typing import NDArray
 from knotwork.spline.knots import CandidateGrid
 from knotwork.spline.model import Floats
 
-
-class Side(Enum):
-    """Which of the two hinges at a knot: (x − t)₊ is above it, (t − x)₊ below."""
-
-    ABOVE = 1
-    BELOW = -1
-
-
-BOTH = (Side.ABOVE, Side.BELOW)
+# A term of the search: its hinges (feature, knot, sign), standardised. One of sign 0 is the feature itself and stands
+# alone; several of different features, in rising order, are combined by minimum or product; none is the intercept.
+Hinges = tuple[tuple[int, float, int], ...]
 
 
 @dataclass(frozen=True)
@@ -52,19 +46,77 @@ class Opening:
 
 
 @dataclass(frozen=True)
-class TermTable:
-    """Terms of the search as arrays: x for sign 0, (x − t)₊ for +1, (t − x)₊ for −1; all (M,), standardised."""
+class ChildOpening:
+    """Products of the children of one parent b, two at each knot of the grid: b with (x − t)₊, and b with (t − x)₊.
 
+    mass : (2, C) Σ w over the rows of the parent on that side of the knot
+    norms : (2, C) ⟨c, c⟩; the two children of a knot have nothing in common
+    responses : (2, C, p) ⟨c, y⟩
+    """
+
+    mass: Floats
+    norms: Floats
+    responses: Floats
+
+
+@dataclass(frozen=True)
+class TermTable:
+    """Terms of the search as arrays, standardised: term m combines the hinges ``start[m]`` to ``start[m + 1]``.
+
+    start : (M + 1,)
+    feature, knot, sign : (H,) x for sign 0, (x − t)₊ for +1, (t − x)₊ for −1
+    slope : (H,) factor of each hinge; 1 except in a minimum
+    product : whether hinges of a term are multiplied; else the least of them counts
+    """
+
+    start: NDArray[np.int64]
     feature: NDArray[np.int64]
     knot: Floats
     sign: NDArray[np.int64]
+    slope: Floats
+    product: bool = False
+
+    @classmethod
+    def of(cls, terms: Iterable[Hinges], slopes: Floats, product: bool = False) -> TermTable:
+        """Lay terms out; ``slopes`` (d,) are those of each feature's hinges in a minimum."""
+        terms = list(terms)
+        flat = np.array([hinge for term in terms for hinge in term], dtype=np.float64).reshape(-1, 3)
+        sizes = np.array([len(term) for term in terms], dtype=np.int64)
+        feature = flat[:, 0].astype(np.int64)
+        combined = np.repeat(sizes, sizes) > 1
+        return cls(
+            start=np.concatenate([[0], np.cumsum(sizes)]),
+            feature=feature,
+            knot=flat[:, 1].copy(),
+            sign=flat[:, 2].astype(np.int64),
+            slope=np.where(combined & (not product), slopes[feature], 1.0),
+            product=product,
+        )
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
 
     def __getitem__(self, chosen: NDArray[np.intp]) -> TermTable:
-        return TermTable(self.feature[chosen], self.knot[chosen], self.sign[chosen])
+        sizes = np.diff(self.start)[chosen]
+        hinges = [h for m in chosen for h in range(*self.start[m : m + 2])]
+        return TermTable(
+            start=np.concatenate([[0], np.cumsum(sizes)]),
+            feature=self.feature[hinges],
+            knot=self.knot[hinges],
+            sign=self.sign[hinges],
+            slope=self.slope[hinges],
+            product=self.product,
+        )
 
-    def entries(self) -> list[tuple[int, float, int]]:
-        """Return (feature, knot, sign) of each term."""
-        return list(zip(self.feature.tolist(), self.knot.tolist(), self.sign.tolist(), strict=True))
+    def entries(self) -> list[Hinges]:
+        """Return the hinges of each term."""
+        flat = list(zip(self.feature.tolist(), self.knot.tolist(), self.sign.tolist(), strict=True))
+        return [tuple(flat[a:b]) for a, b in zip(self.start[:-1], self.start[1:], strict=True)]
+
+    def users(self, feature: int) -> NDArray[np.bool_]:
+        """Mark the terms that look at a feature: (M,)."""
+        counts = np.concatenate([[0], np.cumsum(self.feature == feature)])
+        return np.diff(counts[self.start]) > 0
 
 
 @dataclass(frozen=True)
@@ -79,6 +131,24 @@ class Residual:
     dots: Floats
 
 
+class ChildSums(Protocol):
+    """The rows behind the children of parents, which are known by their terms."""
+
+    grid: CandidateGrid
+
+    def open(self, parent: Hinges, features: NDArray[np.bool_]) -> ChildOpening:
+        """Begin with a parent: its children with the given features (d,); one pass."""
+        ...
+
+    def close(self, parent: Hinges) -> None:
+        """Forget a parent."""
+        ...
+
+    def products(self, parents: Sequence[Hinges], terms: Sequence[Hinges]) -> Floats:
+        """Products of terms with the children of parents, (parents, terms, 2, C); one pass."""
+        ...
+
+
 class RowSums(Protocol):
     """The rows behind a candidate grid, as the search and the refit see them."""
 
@@ -88,8 +158,16 @@ class RowSums(Protocol):
         """Sum what the search starts from: one pass."""
         ...
 
-    def hinge_products(self, feature: int, knot: float, sides: tuple[Side, ...]) -> Floats:
-        """Products of the hinges of one feature at one knot with every candidate: (sides, C), one pass."""
+    def pair_products(self, feature: int, knot: float) -> Floats:
+        """Products of (x − t)₊ and of (t − x)₊ with every candidate: (2, C), one pass."""
+        ...
+
+    def products(self, term: TermTable) -> Floats:
+        """Products of a single term, not a linear one, with every candidate: (C,), one pass."""
+        ...
+
+    def children(self, grid: CandidateGrid, slopes: Floats, product: bool) -> ChildSums:
+        """Return the sums behind interactions: knots of ``grid``, hinges times ``slopes`` (d,) under the minimum."""
         ...
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
