@@ -124,3 +124,58 @@ def backward(basis: np.ndarray, y: np.ndarray, *, prefixes: bool) -> list[float]
         order.remove(weakest)
         order.insert(size - 1, weakest)
         size -= 1
+
+
+class ChildSearch(Search):
+    """The search with interactions: explicit columns for every child of every parent.
+
+    A term is a frozenset of hinges (feature, knot, sign); slopes are one over the features' deviations.
+    """
+
+    def __init__(
+        self, X: np.ndarray, y: np.ndarray, minspan: int, endspan: int, *, degree: int, product: bool, least_mass: float
+    ) -> None:
+        super().__init__(X, y, minspan, endspan)
+        self.degree, self.product, self.least_mass = degree, product, least_mass
+        deviation = X.std(axis=0)
+        self.slopes = 1 / np.where(deviation > 0, deviation, 1.0)
+        self.parents: list[frozenset[tuple[int, float, int]]] = []
+
+    def column(self, term: frozenset[tuple[int, float, int]]) -> np.ndarray:
+        hinges = [hinge(self.X[:, f], t, s) * (1.0 if self.product else self.slopes[f]) for f, t, s in term]
+        return np.prod(hinges, axis=0) if self.product else np.min(hinges, axis=0)
+
+    def child_scores(self, collinear: float, room: int) -> dict[frozenset, float]:
+        """RSS drop of every admissible step that adds children: the set of new terms → drop."""
+        out: dict[frozenset, float] = {}
+        basis = self.basis
+        for parent in self.parents:
+            b = self.column(parent)
+            for f in set(range(self.X.shape[1])) - {h[0] for h in parent}:
+                for knot in self.knots[f]:
+                    above = self.X[:, f] > knot
+                    if min(np.sum((b > 0) & above), np.sum((b > 0) & ~above)) < self.least_mass:
+                        continue
+                    pair = [parent | {(f, knot, 1)}, parent | {(f, knot, -1)}]
+                    for terms, drop in self._steps(basis, pair, collinear, room).items():
+                        out[terms] = max(out.get(terms, 0.0), drop)
+        return out
+
+    def _steps(self, basis, pair, collinear, room):
+        """The pair if both are new beside each other, else each that is new on its own."""
+
+        def is_new(columns, column):
+            return residual_norm(columns, column) >= collinear * np.sum((column - column.mean()) ** 2)
+
+        new = [term for term in pair if is_new(basis, self.column(term))]
+        if len(new) == 2 and room >= 2:
+            first, second = (self.column(term) for term in pair)
+            wider = np.column_stack([basis, first])
+            if is_new(wider, second):
+                return {frozenset(pair): self.rss - rss(np.column_stack([wider, second]), self.y)}
+        return {frozenset([t]): self.rss - rss(np.column_stack([basis, self.column(t)]), self.y) for t in new}
+
+    def add_terms(self, terms) -> None:
+        for term in terms:
+            self.columns.append(self.column(term))
+        self.rss = rss(self.basis, self.y)
