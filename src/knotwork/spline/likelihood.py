@@ -1,9 +1,10 @@
 """Classes: terms found by least squares on the class indicators, coefficients by multinomial likelihood.
 
-The search sees each indicator divided by the root of its class's share. Its score for a candidate is then the score
-statistic of the multinomial likelihood at the intercept, and the sums are those of any regression with several responses.
-Pruning is by GCV on the same sums. Only the coefficients of the terms that remain are fitted by likelihood, with a small
-ridge: it keeps them finite where classes can be told apart without error.
+The search sees each indicator divided by the root of its class's share: its score for a candidate is then the score
+statistic of the multinomial likelihood at the intercept, and the sums are those of a regression with several responses.
+Pruning is by GCV on the same sums. Only the coefficients of the terms that remain are fitted by likelihood, with a
+small ridge that keeps them finite where classes can be told apart without error. Searches by the likelihood's own
+gradient, and pruning by AIC or BIC, measured no better on twenty tables, and worse where classes are separable.
 
 Logits are fitted in orthonormal contrasts of the classes, so that no class is special and none is counted twice:
 η = B·Θ·Cᵀ with CᵀC = I and logits that sum to zero.
@@ -37,9 +38,9 @@ INTERCEPT_RIDGE = 1e-8
 class LogitFit:
     """Logits of K classes on a basis, by penalised likelihood.
 
-    intercept, coef : (p,) and (M, p); p = 1 for two classes, the log-odds of the second, else p = K and they sum to zero
+    intercept, coef : (p,) and (M, p); p = 1 (log-odds of the second) for two classes, else p = K, of sum zero
     log_likelihood, null_log_likelihood : of the model and of the intercept alone, weighted
-    contrast : (M, K − 1) coefficients of the standardised basis in orthonormal contrasts of the classes
+    contrast : (M, K − 1) coefficients of the basis in its units and orthonormal contrasts of the classes
     row_curvature, class_curvature : (M, M) inverse and (K − 1, K − 1), whose Kronecker product is the curvature of the
         penalised likelihood; exact for two classes, averaged over rows and classes for more
     """
@@ -104,7 +105,7 @@ def fit_classes(
     weights: Floats | None = None,
     names: Sequence[str] | None = None,
     options: FitOptions | None = None,
-    ridge: float = 0.3,
+    ridge: float = 0.1,
     report: Callable[[Step], None] | None = None,
 ) -> ClassFit:
     """Fit logits to finite data: X (N, d), codes (N,) from 0 to classes − 1, all present, weights (N,) all positive.
@@ -123,9 +124,12 @@ def fit_classes(
         X, indicators(codes, shares), weights=weights, names=names, options=options, report=report
     )  # fmt: skip
     terms = search.spline.terms
-    fitted = fit_logits(evaluate_terms(terms, X), codes, classes, weight, ridge)
+    basis = evaluate_terms(terms, X)
     d = X.shape[1]
     used = [_features(term) for term in terms]
+    own = np.sqrt(_variance(basis, weight))
+    units = [search.feature_scale[f[0]] if len(f) == 1 else own[m] or 1.0 for m, f in enumerate(used)]
+    fitted = fit_logits(basis, codes, classes, weight, ridge, np.array(units))
     groups = [np.array([m for m, features in enumerate(used) if f in features], dtype=np.intp) for f in range(d)]
     return ClassFit(
         spline=Spline(terms, fitted.intercept, fitted.coef, search.spline.feature_names),
@@ -162,8 +166,13 @@ def evaluate_terms(terms: Sequence[Term], X: NDArray[np.floating]) -> Floats:
             for m, term in enumerate(terms):
                 columns[start : start + CHUNK, m] = term(rows)
     if not np.isfinite(columns).all():
-        raise DataError("the distance from a knot to a value must be a float, got an overflow; divide the features by 4")
+        raise DataError("the distance from a knot to a value must be a float, got inf; divide the features by 4")
     return columns
+
+
+def _variance(basis: Floats, weights: Floats) -> Floats:
+    mean = weights @ basis / weights.sum()
+    return weights @ np.square(basis - mean) / weights.sum()
 
 
 def _features(term: Term) -> tuple[int, ...]:
@@ -177,7 +186,7 @@ def contrasts(classes: int) -> Floats:
     >>> contrasts(2).round(3).ravel().tolist()
     [-0.707, 0.707]
     """
-    full = np.eye(classes)[:, 1:] - np.tri(classes, classes - 1) / np.arange(1, classes)
+    full = np.eye(classes)[:, 1:] - np.tri(classes - 1, classes).T / np.arange(1, classes)
     columns: Floats = full / np.linalg.norm(full, axis=0)
     return columns
 
@@ -190,15 +199,20 @@ def softmax(logits: Floats) -> tuple[Floats, Floats]:
     return odds / total, shifted - np.log(total)
 
 
-def fit_logits(basis: Floats, codes: NDArray[np.intp], classes: int, weights: Floats, ridge: float) -> LogitFit:
-    """Maximise Σ w·log p(code) − ridge/2·Σθ² over the logits of a basis (N, M), standardised; the intercept is free.
+def fit_logits(
+    basis: Floats, codes: NDArray[np.intp], classes: int, weights: Floats, ridge: float, units: Floats
+) -> LogitFit:
+    """Maximise Σ w·log p(code) − ridge/2·Σθ² over the logits of a basis (N, M); the intercept is free.
+
+    θ are the coefficients of basis/units, the units (M,) being the deviations of the features: a hinge with few rows
+    beyond its knot gets no larger a slope for being nearly constant.
 
     >>> x = np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [1.0]])
-    >>> fit = fit_logits(x, np.array([0, 1, 0, 1, 1, 1]), 2, np.ones(6), ridge=1e-9)
+    >>> fit = fit_logits(x, np.array([0, 1, 0, 1, 1, 1]), 2, np.ones(6), ridge=1e-9, units=np.ones(1))
     >>> fit.intercept.round(4) + 0.0, fit.coef.round(4)           # even odds at 0, three to one at 1
     (array([0.]), array([[1.0986]]))
     """
-    problem = _Problem.of(basis, codes, classes, weights, ridge)
+    problem = _Problem.of(basis, codes, classes, weights, ridge, units)
     theta = problem.start()
     null = problem.objective(theta)[1]
     theta = problem.newton(theta) if theta.size <= MOST_NEWTON else problem.quasi_newton(theta)
@@ -221,7 +235,7 @@ def fit_logits(basis: Floats, codes: NDArray[np.intp], classes: int, weights: Fl
 
 @dataclass(frozen=True)
 class _Problem:
-    """A penalised likelihood: columns (N, 1 + M) are [1, standardised basis], penalty (1 + M,) their ridge."""
+    """A penalised likelihood: columns (N, 1 + M) are [1, centred basis/units], penalty (1 + M,) their ridge."""
 
     columns: Floats
     codes: NDArray[np.intp]
@@ -232,21 +246,17 @@ class _Problem:
     scale: Floats
 
     @classmethod
-    def of(cls, basis: Floats, codes: NDArray[np.intp], classes: int, weights: Floats, ridge: float) -> _Problem:
-        total = weights.sum()
-        largest = np.maximum(np.abs(basis).max(axis=0, initial=0.0), np.finfo(float).tiny)
+    def of(
+        cls, basis: Floats, codes: NDArray[np.intp], classes: int, weights: Floats, ridge: float, units: Floats
+    ) -> _Problem:
         columns = np.empty((len(basis), 1 + basis.shape[1]))
         columns[:, 0] = 1.0
-        # Scaled by the largest value first: squares of 1e200 do not exist.
-        np.divide(basis, largest, out=columns[:, 1:])
-        mean = weights @ columns[:, 1:] / total
+        np.divide(basis, units, out=columns[:, 1:])
+        mean = weights @ columns[:, 1:] / weights.sum()
         columns[:, 1:] -= mean
-        deviation = np.sqrt(weights @ np.square(columns[:, 1:]) / total)
-        deviation = np.where(deviation > 0, deviation, 1.0)
-        columns[:, 1:] /= deviation
         penalty = np.full(columns.shape[1], ridge)
         penalty[0] = min(ridge, INTERCEPT_RIDGE)
-        return cls(columns, codes, weights, contrasts(classes), penalty, mean * largest, deviation * largest)
+        return cls(columns, codes, weights, contrasts(classes), penalty, mean * units, units)
 
     def start(self) -> Floats:
         """Return the coefficients of the intercept alone: (1 + M, K − 1)."""
@@ -322,7 +332,7 @@ class _Problem:
         return theta
 
     def quasi_newton(self, theta: Floats) -> Floats:
-        """L-BFGS in coordinates in which the curvature at the start is one: that of the intercept alone is a product."""
+        """L-BFGS in coordinates in which the curvature at the intercept alone, a Kronecker product, is one."""
         shares = np.bincount(self.codes, self.weights, minlength=len(self.contrast))
         shares = shares / shares.sum()
         between = self.contrast.T @ (np.diag(shares) - np.outer(shares, shares)) @ self.contrast
