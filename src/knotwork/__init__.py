@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from knotwork.data import datasets as datasets
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
+    from knotwork.estimators.mars_classifier import MarsClassifier as MarsClassifier
     from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
     from knotwork.io import load as load
     from knotwork.io import save as save
@@ -31,6 +32,7 @@ __version__ = "0.1.0"
 _HOME = {
     "Hinge": "knotwork.spline.model",
     "Linear": "knotwork.spline.model",
+    "MarsClassifier": "knotwork.estimators.mars_classifier",
     "MarsRegressor": "knotwork.estimators.mars",
     "Min": "knotwork.spline.model",
     "Product": "knotwork.spline.model",

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
+from sklearn.utils import column_or_1d, compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from knotwork.data.table import TableEncoder, as_frame, learn_encoder, require_finite
@@ -119,3 +121,54 @@ def read_weights(sample_weight: ArrayLike, matrix: NDArray[np.floating]) -> tupl
             stacklevel=4,
         )
     return weights, kept
+
+
+def read_labels(y: Any, rows: int) -> NDArray[Any]:
+    """Check class labels of any kind: (N,), none missing, and not a continuous quantity."""
+    if y is None:
+        raise DataError("a classification needs labels; requires y to be passed, but the target y is None")
+    labels = column_or_1d(np.asarray(y) if not hasattr(y, "dtype") else y, warn=True)
+    if len(labels) != rows:
+        raise DataError(f"X and y must have the same number of rows, got inconsistent {rows} and {len(labels)}")
+    missing = np.flatnonzero([label is None or label != label for label in labels.tolist()])
+    if missing.size:
+        raise DataError(
+            f"labels must not be missing, y contains NaN or None in {missing.size} of {rows} rows, first "
+            f"{missing[0]}; leave those rows out or give them a class of their own"
+        )
+    if labels.dtype.kind == "f" and np.isinf(labels).any():
+        raise DataError("labels must be finite, y contains infinity; leave those rows out")
+    try:
+        check_classification_targets(labels)
+    except ValueError as error:
+        raise DataError(
+            f"{str(error).rstrip('.')}: classes must be few and repeated, got {np.unique(labels).size} values in "
+            f"{rows} rows; use the regressor for a continuous target"
+        ) from None
+    return labels
+
+
+def read_classes(
+    labels: NDArray[Any], weights: Floats | None, kept: NDArray[np.intp] | None, class_weight: Any
+) -> tuple[NDArray[Any], NDArray[np.intp], Floats | None, NDArray[np.intp] | None]:
+    """Return the classes, the code of each row, and weights and rows again with the classes' own weights in them.
+
+    Rows of weight zero count like rows that are not there, so a class that only they have is none.
+    """
+    if class_weight is not None:
+        present = labels if kept is None else labels[kept]
+        classes = np.unique(present)
+        factors = compute_class_weight(class_weight, classes=classes, y=present)
+        if not (np.isfinite(factors).all() and (factors >= 0).all()):
+            raise DataError(f"class weights must be finite and not negative, got {factors.tolist()}")
+        own = np.zeros(len(labels))
+        rows = np.arange(len(labels)) if kept is None else kept
+        own[rows] = factors[np.searchsorted(classes, present)]
+        weights = own if weights is None else weights * own
+        kept = np.flatnonzero(weights)
+    present = labels if kept is None else labels[kept]
+    classes, codes = np.unique(present, return_inverse=True)
+    if len(classes) < 2:
+        only = f"only class {classes[0]!r}" if len(classes) else "no class"
+        raise DataError(f"a classifier needs rows of at least 2 classes, got {only}; add rows of another class")
+    return classes, codes.astype(np.intp), weights, kept

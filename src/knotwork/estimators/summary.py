@@ -3,30 +3,62 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from knotwork.spline.fit import SplineFit
-from knotwork.spline.model import Hinge
+from knotwork.spline.likelihood import ClassFit
+from knotwork.spline.model import Floats, Hinge, Spline
+
+# Classes whose coefficients are shown side by side; more would not fit on a line.
+MOST_COLUMNS = 6
 
 
 def summarise(fit: SplineFit) -> str:
     """Return the terms with coefficients and costs, the quality, and how the forward pass ended."""
-    spline = fit.spline
-    outputs = spline.intercept.size
+    outputs = fit.spline.intercept.size
+    headers = ["coefficient"] if outputs == 1 else [f"coef y{k}" for k in range(outputs)]
+    quality = f"GCV {fit.gcv:.6g}   RSS {fit.rss:.6g}   GRSq {fit.grsq:.4f}   R² {fit.rsq:.4f}"
+    return _text(fit.spline, fit, headers, "RSS without it", fit.term_costs, [quality])
+
+
+def summarise_classes(fit: ClassFit, classes: Sequence[str]) -> str:
+    """Return the same for logits: the coefficients are those of the classes, the costs are in deviance."""
+    headers = [f"log-odds of {classes[1]}"] if len(classes) == 2 else list(classes)
+    quality = [
+        f"deviance {fit.deviance:.6g}   of the class shares alone {fit.null_deviance:.6g}   "
+        f"explained {1 - fit.deviance / fit.null_deviance:.4f}",
+        f"{len(classes)} classes, ridge {fit.ridge:g}, R² of the indicators {fit.search.rsq:.4f}",
+    ]
+    return _text(fit.spline, fit.search, headers, "deviance without it", fit.term_costs, quality)
+
+
+def _text(
+    spline: Spline, search: SplineFit, headers: Sequence[str], cost_header: str, costs: Floats, quality: Sequence[str]
+) -> str:
     table = Table(box=None, pad_edge=False)
     table.add_column("term")
     table.add_column("knot", justify="right")
-    for k in range(outputs):
-        table.add_column("coefficient" if outputs == 1 else f"coef y{k}", justify="right")
-    table.add_column("RSS without it", justify="right")
-    table.add_row("(intercept)", "", *(f"{b:.6g}" for b in spline.intercept), "")
-    for term, betas, cost in zip(spline.terms, spline.coef, fit.term_costs, strict=True):
+    several = len(headers) > MOST_COLUMNS
+    for header in ["greatest coefficient", "of"] if several else headers:
+        table.add_column(header, justify="right")
+    table.add_column(cost_header, justify="right")
+
+    def cells(betas: Floats) -> list[str]:
+        if not several:
+            return [f"{b:.6g}" for b in betas]
+        most = int(np.abs(betas).argmax())
+        return [f"{betas[most]:.6g}", headers[most]]
+
+    table.add_row("(intercept)", "", *cells(spline.intercept), "")
+    for term, betas, cost in zip(spline.terms, spline.coef, costs, strict=True):
         table.add_row(
             term.describe(spline.feature_names),
             f"{term.knot:.6g}" if isinstance(term, Hinge) else "linear",
-            *(f"{b:.6g}" for b in betas),
+            *cells(betas),
             f"+{cost:.4g}",
         )
     used = len({f for t in spline.terms for f in t.features})
@@ -35,12 +67,14 @@ def summarise(fit: SplineFit) -> str:
     console = Console(file=out, width=120, markup=False, highlight=False, emoji=False)
     console.print(table)
     console.print(
-        f"\n{len(spline.terms) + 1} of {len(fit.forward_terms) + 1} terms kept (with the intercept), "
+        f"\n{len(spline.terms) + 1} of {len(search.forward_terms) + 1} terms kept (with the intercept), "
         f"{used} of {len(spline.feature_names)} features used"
     )
-    console.print(f"GCV {fit.gcv:.6g}   RSS {fit.rss:.6g}   GRSq {fit.grsq:.4f}   R² {fit.rsq:.4f}")
+    for line in quality:
+        console.print(line)
     console.print(
-        f"{fit.total:g} observations, penalty {fit.penalty:g}, minspan {fit.spans.minspan}, endspan {fit.spans.endspan}"
+        f"{search.total:g} observations, penalty {search.penalty:g}, minspan {search.spans.minspan}, "
+        f"endspan {search.spans.endspan}"
     )
-    console.print(f"The forward pass stopped because {fit.stopped}.")
+    console.print(f"The forward pass stopped because {search.stopped}.")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -1,0 +1,157 @@
+"""What MarsRegressor and MarsClassifier share: parameters, the basis, the record of the fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from knotwork.estimators.inputs import read_table
+from knotwork.spline.fit import FitOptions, Knot, SplineFit
+from knotwork.spline.likelihood import ClassFit
+from knotwork.spline.model import Floats, Spline
+from knotwork.spline.workers import thread_count
+
+
+class MarsBase(TransformerMixin, BaseEstimator):
+    """A fitted spline behind a scikit-learn face; subclasses set ``fit_`` and ``encoder_``."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "max_terms": [Interval(Integral, 2, None, closed="left"), None],
+        "max_degree": [Options(Integral, {1})],
+        "penalty": [Interval(Real, 0, None, closed="left"), Options(Real, {-1}), None],
+        "threshold": [Interval(Real, 0, 1, closed="left")],
+        "minspan": [Interval(Integral, 1, None, closed="left"), None],
+        "endspan": [Interval(Integral, 1, None, closed="left"), None],
+        "max_knots": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
+        "interaction": [StrOptions({"min"})],
+        "compat": [StrOptions({"earth"}), None],
+        "backend": [StrOptions({"auto", "cpu"})],
+        "n_jobs": [
+            Interval(Integral, 1, None, closed="left"),
+            Interval(Integral, None, -1, closed="right"),
+            None,
+        ],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        max_terms: int | None = None,
+        max_degree: int = 1,
+        penalty: float | None = None,
+        threshold: float = 1e-3,
+        minspan: int | None = None,
+        endspan: int | None = None,
+        max_knots: int | str | None = "auto",
+        interaction: str = "min",
+        compat: str | None = None,
+        backend: str = "auto",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.max_terms = max_terms
+        self.max_degree = max_degree
+        self.penalty = penalty
+        self.threshold = threshold
+        self.minspan = minspan
+        self.endspan = endspan
+        self.max_knots = max_knots
+        self.interaction = interaction
+        self.compat = compat
+        self.backend = backend
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _options(self) -> FitOptions:
+        return FitOptions(
+            max_terms=self.max_terms,
+            penalty=self.penalty,
+            threshold=self.threshold,
+            minspan=self.minspan,
+            endspan=self.endspan,
+            max_knots=self.max_knots,
+            compat=self.compat,
+            threads=thread_count(self.n_jobs),
+        )
+
+    def _summarise(self) -> str:
+        raise NotImplementedError
+
+    def transform(self, X: Any) -> Floats:
+        """Return the basis functions as columns: (N, d) → (N, terms), without the intercept."""
+        matrix = read_table(self, X)
+        return self.spline_.basis(matrix)
+
+    def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
+        """Names of the basis functions, in the order of :meth:`transform`'s columns."""
+        check_is_fitted(self)
+        names = self.encoder_.feature_names
+        return np.array([term.describe(names) for term in self.spline_.terms], dtype=object)
+
+    def summary(self) -> str:
+        """Return the terms, coefficients and quality of the fit as text."""
+        check_is_fitted(self)
+        return self._summarise()
+
+    @property
+    def spline_(self) -> Spline:
+        """The fitted spline."""
+        return self._fitted.spline
+
+    @property
+    def knots_(self) -> tuple[Knot, ...]:
+        """The knots of the spline, each with the training rows whose value it is."""
+        return self._fitted.knots
+
+    @property
+    def gcv_(self) -> float:
+        """Generalised cross-validation error."""
+        return self._search.gcv
+
+    @property
+    def grsq_(self) -> float:
+        """1 − GCV/GCV of the intercept alone."""
+        return self._search.grsq
+
+    @property
+    def rss_(self) -> float:
+        """Residual sum of squares."""
+        return self._search.rss
+
+    @property
+    def rsq_(self) -> float:
+        """1 − RSS/RSS of the intercept alone."""
+        return self._search.rsq
+
+    @property
+    def feature_importances_(self) -> Floats:
+        """What the fit loses without any term of a column, the rest fitted again, scaled to sum 1: (d,)."""
+        costs = np.zeros(len(self.encoder_.columns))
+        np.add.at(costs, list(self.encoder_.source), self._fitted.feature_costs)
+        return costs / costs.sum() if costs.sum() > 0 else costs
+
+    @property
+    def _fitted(self) -> SplineFit | ClassFit:
+        if not hasattr(self, "fit_"):
+            raise AttributeError("this model has no spline yet; call fit(X, y) first")
+        return self.fit_
+
+    @property
+    def _search(self) -> SplineFit:
+        """The least-squares fit that found the terms."""
+        fit = self._fitted
+        return fit.search if isinstance(fit, ClassFit) else fit
+
+
+def at_rows(fit: SplineFit, kept: NDArray[np.intp] | None) -> SplineFit:
+    """Let a fit to some of the rows name its knots' rows by their numbers in the whole table."""
+    if kept is None:
+        return fit
+    return replace(fit, knots=tuple(replace(knot, rows=kept[knot.rows]) for knot in fit.knots))

@@ -1,0 +1,171 @@
+"""MarsClassifier: a spline of logits as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from knotwork.estimators.inputs import (
+    read_classes,
+    read_labels,
+    read_table,
+    read_training_table,
+    read_weights,
+    unchanged_on_failure,
+)
+from knotwork.estimators.mars_base import MarsBase, at_rows
+from knotwork.estimators.summary import summarise_classes
+from knotwork.progress import forward_progress
+from knotwork.spline.likelihood import fit_classes, softmax
+from knotwork.spline.model import Floats
+
+
+def probabilities(logits: Floats) -> Floats:
+    """Return class probabilities: from log-odds (N,) → (N, 2), from logits (N, K) → (N, K)."""
+    if logits.ndim == 1:
+        logits = np.stack([np.zeros_like(logits), logits], axis=1)
+    return softmax(logits)[0]
+
+
+class MarsClassifier(ClassifierMixin, MarsBase):
+    """Two or many classes by a spline of their logits: the terms of MARS, the coefficients of multinomial likelihood.
+
+    logit_k(x) = intercept_k + Σ β_mk·h_m(x) with hinges h(u) = max(0, u) of single features. All classes share the
+    hinges. They are chosen by least squares on the class indicators, each divided by the root of its class's share, and
+    pruned by GCV; the coefficients are then fitted by multinomial likelihood with a small ridge.
+
+    Parameters
+    ----------
+    max_terms : int, default None
+        Most terms of the forward pass, the intercept included; None is min(200, max(20, 2·features, √N)) + 1.
+    max_degree, penalty, minspan, endspan, max_knots, interaction, compat, backend, n_jobs, verbose
+        As in MarsRegressor; ``compat="earth"`` applies to the search.
+    threshold : float, default 1e-4
+        The forward pass stops when a step would raise the R² of the indicators by less than this.
+    class_weight : dict, "balanced" or None, default None
+        Weight of each class, on top of ``sample_weight``; "balanced" lets all classes weigh the same.
+    ridge : float, default 0.1
+        Penalty ridge/2·Σθ² on the slopes in units of the features' deviations. It counts like a fraction of one row, so
+        it matters only where the data say little: in small tables, and where classes can be told apart without error.
+
+    Attributes
+    ----------
+    classes_ : (K,) the labels, sorted
+    spline_ : Spline, of the encoded features. For two classes one output, the log-odds of ``classes_[1]``; for more,
+        one output per class, and they sum to zero
+    deviance_, null_deviance_ : float, −2·log-likelihood of the training rows, and that of the class shares alone
+    gcv_, grsq_, rss_, rsq_ : float, of the least-squares fit to the indicators that found the terms
+    feature_importances_ : (n_features_in_,) rise in deviance without the column (Wald's statistic), scaled to sum 1
+    knots_, encoder_ : as in MarsRegressor
+    fit_ : ClassFit, the whole record
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> model = kw.MarsClassifier().fit(X, y.map(dict(enumerate(["setosa", "versicolor", "virginica"]))))
+    >>> model.predict(X.head(2))
+    array(['setosa', 'setosa'], dtype=object)
+    >>> model.predict_proba(X).shape, model.spline_.intercept.shape
+    ((150, 3), (3,))
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **MarsBase._parameter_constraints,
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        max_terms: int | None = None,
+        max_degree: int = 1,
+        penalty: float | None = None,
+        threshold: float = 1e-4,
+        minspan: int | None = None,
+        endspan: int | None = None,
+        max_knots: int | str | None = "auto",
+        interaction: str = "min",
+        compat: str | None = None,
+        backend: str = "auto",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        class_weight: Mapping[Any, float] | str | None = None,
+        ridge: float = 0.1,
+    ) -> None:
+        super().__init__(
+            max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, minspan=minspan,
+            endspan=endspan, max_knots=max_knots, interaction=interaction, compat=compat, backend=backend,
+            n_jobs=n_jobs, verbose=verbose,
+        )  # fmt: skip
+        self.class_weight = class_weight
+        self.ridge = ridge
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the logits: X (N, d) table or array, y (N,) labels of any kind, weights (N,) not negative."""
+        with unchanged_on_failure(self):
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        matrix, encoder = read_training_table(self, X)
+        labels = read_labels(y, len(matrix))
+        weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, matrix)
+        classes, codes, weights, kept = read_classes(labels, weights, kept, self.class_weight)
+        if kept is not None and weights is not None:
+            matrix, weights = matrix[kept], weights[kept]
+        with forward_progress(bool(self.verbose)) as report:
+            fitted = fit_classes(
+                matrix,
+                codes,
+                len(classes),
+                weights=weights,
+                names=encoder.feature_names,
+                options=self._options(),
+                ridge=float(self.ridge),
+                report=report,
+            )
+        self.fit_ = replace(fitted, search=at_rows(fitted.search, kept))
+        self.encoder_ = encoder
+        self.classes_ = classes
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the logits: (N,) log-odds of the second of two classes, (N, K) for more."""
+        matrix = read_table(self, X)
+        return self.spline_(matrix)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Return the probability of each class: (N, K), in the order of ``classes_``."""
+        return probabilities(self.decision_function(X))
+
+    def predict_log_proba(self, X: Any) -> Floats:
+        """Return the logarithms of the probabilities: (N, K)."""
+        logits = self.decision_function(X)
+        return softmax(np.stack([np.zeros_like(logits), logits], axis=1) if logits.ndim == 1 else logits)[1]
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the most probable class: (N,)."""
+        logits = self.decision_function(X)
+        return self.classes_[(logits > 0).astype(np.intp) if logits.ndim == 1 else logits.argmax(axis=1)]
+
+    @property
+    def deviance_(self) -> float:
+        """−2·log-likelihood of the training rows."""
+        return self._fitted.deviance
+
+    @property
+    def null_deviance_(self) -> float:
+        """−2·log-likelihood of the class shares alone."""
+        return self._fitted.null_deviance
+
+    def _summarise(self) -> str:
+        return summarise_classes(self.fit_, [str(label) for label in self.classes_])
