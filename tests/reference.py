@@ -139,6 +139,10 @@ class ChildSearch(Search):
         self.degree, self.product, self.least_mass = degree, product, least_mass
         deviation = X.std(axis=0)
         self.slopes = 1 / np.where(deviation > 0, deviation, 1.0)
+        # A feature that never bends tells rows apart by its least value.
+        self.child_knots = [
+            k or ([min(x)] if s > 0 else []) for k, x, s in zip(self.knots, X.T, deviation, strict=True)
+        ]
         self.parents: list[frozenset[tuple[int, float, int]]] = []
 
     def column(self, term: frozenset[tuple[int, float, int]]) -> np.ndarray:
@@ -152,7 +156,7 @@ class ChildSearch(Search):
         for parent in self.parents:
             b = self.column(parent)
             for f in set(range(self.X.shape[1])) - {h[0] for h in parent}:
-                for knot in self.knots[f]:
+                for knot in self.child_knots[f]:
                     above = self.X[:, f] > knot
                     if min(np.sum((b > 0) & above), np.sum((b > 0) & ~above)) < self.least_mass:
                         continue
@@ -165,7 +169,7 @@ class ChildSearch(Search):
         """The pair if both are new beside each other, else each that is new on its own."""
 
         def is_new(columns, column):
-            return residual_norm(columns, column) >= collinear * np.sum((column - column.mean()) ** 2)
+            return column.any() and residual_norm(columns, column) >= collinear * np.sum((column - column.mean()) ** 2)
 
         new = [term for term in pair if is_new(basis, self.column(term))]
         if len(new) == 2 and room >= 2:

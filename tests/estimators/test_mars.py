@@ -1,3 +1,5 @@
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,14 @@ import knotwork as kw
 from knotwork.errors import DataError, WeightWarning
 
 
-@parametrize_with_checks([kw.MarsRegressor(), kw.MarsRegressor(compat="earth")])
+@parametrize_with_checks(
+    [
+        kw.MarsRegressor(),
+        kw.MarsRegressor(compat="earth"),
+        kw.MarsRegressor(max_degree=2),
+        kw.MarsRegressor(max_degree="auto"),
+    ]
+)
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -190,10 +199,9 @@ def test_weights_that_sum_to_one_are_warned_about():
 @pytest.mark.parametrize(
     ("parameter", "value"),
     [
-        ("max_terms", 1), ("max_terms", 2.5), ("max_degree", 2), ("penalty", -2), ("penalty", "two"),
-        ("threshold", -0.1),
-        ("threshold", 1.0), ("minspan", 0), ("endspan", 0), ("max_knots", 0), ("max_knots", "all"), ("compat", "mars"),
-        ("backend", "cuda"), ("n_jobs", 0), ("interaction", "product"), ("verbose", -1),
+        ("max_terms", 1), ("max_terms", 2.5), ("max_degree", 0), ("max_degree", "all"), ("penalty", -2),
+        ("penalty", "two"), ("threshold", -0.1), ("threshold", 1.0), ("minspan", 0), ("endspan", 0), ("max_knots", 0), ("max_knots", "all"), ("compat", "mars"),
+        ("backend", "cuda"), ("n_jobs", 0), ("interaction", "sum"), ("max_parents", 0), ("verbose", -1),
     ],
 )  # fmt: skip
 def test_parameters_out_of_range_are_refused_by_name(parameter, value):
@@ -209,3 +217,54 @@ def test_a_failed_fit_leaves_the_model_as_it_was(data):
         model.fit(np.where(X > 2, np.nan, X)[:, :2], y)
     assert np.array_equal(model.predict(X), before)
     assert clone(model).get_params() == model.get_params()
+
+
+class TestInteractions:
+    def test_columns_that_may_interact_by_name_or_number(self):
+        X, y = kw.datasets.load_abalone()
+        names = list(X.columns)
+        by_name = kw.MarsRegressor(max_degree=2, interacting=[names[0], names[7]]).fit(X, y)
+        by_number = kw.MarsRegressor(max_degree=2, interacting=[0, 7]).fit(X, y)
+        assert by_name.spline_ == by_number.spline_
+        source = by_name.encoder_.source
+        pairs = [t for t in by_name.spline_.terms if isinstance(t, kw.Min)]
+        assert pairs
+        assert {source[f] for t in pairs for f in t.features} <= {0, 7}
+
+    @pytest.mark.parametrize("column", ["weight of the moon", 99, -1])
+    def test_a_column_that_is_not_there(self, column):
+        X, y = kw.datasets.load_abalone()
+        with pytest.raises(ValueError, match="interacting must hold columns of X, by name or by number from 0 to 7"):
+            kw.MarsRegressor(max_degree=2, interacting=[column]).fit(X, y)
+
+    def test_the_rules_of_earth_are_of_first_order(self):
+        X, y = kw.datasets.load_abalone()
+        with pytest.raises(ValueError, match="compat='earth' holds for max_degree=1, got 2"):
+            kw.MarsRegressor(max_degree=2, compat="earth").fit(X, y)
+
+    def test_interactions_help_where_they_are(self):
+        X, y = kw.datasets.load_abalone()
+        additive, pairs = kw.MarsRegressor().fit(X, y), kw.MarsRegressor(max_degree=2).fit(X, y)
+        assert pairs.gcv_ < additive.gcv_
+        assert "min(h(" in pairs.summary()
+        assert np.isclose(pairs.feature_importances_.sum(), 1)
+
+    def test_the_summary_says_which_degree_was_chosen_and_why(self):
+        X, y = kw.datasets.load_abalone()
+        text = kw.MarsRegressor(max_degree="auto").fit(X, y).summary()
+        assert re.search(r"Degree [123] was chosen by GCV: [\d.]+ \(degree 1\), [\d.]+ \(degree 2\)", text)
+
+    @pytest.mark.parametrize("interaction", ["min", "product"])
+    def test_saved_and_loaded(self, interaction, tmp_path):
+        X, y = kw.datasets.load_abalone()
+        model = kw.MarsRegressor(max_degree=3, interaction=interaction).fit(X, y)
+        kw.save(model, tmp_path / "model")
+        loaded = kw.load(tmp_path / "model")
+        assert loaded.spline_ == model.spline_
+        assert np.array_equal(loaded.predict(X), model.predict(X))
+        assert kw.Spline.from_dict(model.spline_.to_dict()) == model.spline_
+
+    def test_threads_change_no_bit(self):
+        X, y = kw.datasets.load_abalone()
+        one, two = (kw.MarsRegressor(max_degree=2, n_jobs=n).fit(X, y) for n in (1, 2))
+        assert one.spline_ == two.spline_

@@ -21,8 +21,11 @@ def problems(draw):
     rng = np.random.default_rng(draw(st.integers(0, 10**6)))
     n, d = draw(st.integers(40, 90)), draw(st.integers(2, 4))
     X = rng.normal(size=(n, d)) * 10.0 ** rng.integers(-2, 3, d)
-    if draw(st.booleans()):
+    kind = draw(st.sampled_from(["plain", "coarse", "binary"]))
+    if kind == "coarse":
         X[:, 0] = np.round(X[:, 0] / X[:, 0].std(), 0)
+    elif kind == "binary":
+        X[:, : d // 2 + 1] = X[:, : d // 2 + 1] > 0
     Z = X / X.std(axis=0)
     y = np.minimum(np.maximum(Z[:, 0], 0), np.maximum(0.5 - Z[:, 1], 0)) * 3 + Z[:, -1] * Z[:, 0]
     weights = rng.integers(1, 3, n) if draw(st.booleans()) else np.ones(n, int)
@@ -67,7 +70,9 @@ def test_every_step_is_the_best_of_all(problem, degree, product, max_terms):
         assert drop >= max([*strict[0].values(), *strict[1].values()]) - tolerance, "not the best step"
         assert abs(search.rss - step.rss) <= tolerance
         for term in terms:
-            if len(hinges_of(term)) in range(1, degree):
+            if isinstance(term, Linear) and not search.knots[term.feature]:
+                search.parents.append(frozenset([(term.feature, search.child_knots[term.feature][0], 1)]))
+            elif len(hinges_of(term)) in range(1, degree):
                 search.parents.append(as_hinges(term))
     basis = np.column_stack([np.ones(len(X_all)), fit.spline.basis(X_all)])
     assert abs(rss(basis, y_all) - fit.rss) <= tolerance
@@ -102,6 +107,17 @@ def test_units_of_the_features_do_not_matter(interaction):
     other = fit_spline(X * scale + shift, y * 1e9, options=options)
     assert [t.features for t in plain.spline.terms] == [t.features for t in other.spline.terms]
     np.testing.assert_allclose(other.spline(X * scale + shift), plain.spline(X) * 1e9, rtol=1e-6)
+
+
+def test_features_of_two_values_interact_with_all_others():
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.integers(0, 2, (500, 2)), rng.normal(size=500)]).astype(float)
+    y = (3 * (X[:, 0] * X[:, 1]) + X[:, 0] * np.maximum(X[:, 2], 0))[:, None]
+    assert fit_spline(X, y).rsq < 0.9
+    for interaction in ("min", "product"):
+        fit = fit_spline(X, y, options=FitOptions(max_degree=2, interaction=interaction))
+        assert fit.rsq > 0.99
+        assert {t.features for t in fit.spline.terms} >= {(0, 1), (0, 2)}
 
 
 def test_only_chosen_features_interact():
@@ -154,3 +170,17 @@ def test_knots_of_interactions_are_values_of_the_data():
     assert {(k.feature, k.value) for k in fit.knots} == used
     for knot in fit.knots:
         assert (X[knot.rows, knot.feature] == knot.value).all()
+
+
+def test_the_degree_can_be_left_to_the_data():
+    X, y = interacting()
+    y = y + np.random.default_rng(2).normal(size=y.shape) * 0.1
+    chosen = fit_spline(X, y, options=FitOptions(max_degree="auto"))
+    assert len(chosen.degrees) >= 2
+    assert chosen.gcv in chosen.degrees
+    assert chosen.gcv < 1.02 * min(chosen.degrees)
+    assert any(isinstance(t, Min) for t in chosen.spline.terms)
+    additive = np.abs(X[:, :1] - 0.5) + X[:, 1:2] + np.random.default_rng(3).normal(size=y.shape) * 0.1
+    plain = fit_spline(X, additive, options=FitOptions(max_degree="auto"))
+    assert not any(isinstance(t, Min) for t in plain.spline.terms)
+    assert plain.spline == fit_spline(X, additive).spline

@@ -22,19 +22,20 @@ from knotwork.spline.model import Floats
 
 
 class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
-    """Multivariate adaptive regression splines of first order, one histogram pass per basis function.
+    """Multivariate adaptive regression splines, one histogram pass per basis function.
 
-    f(x) = intercept + Σ β_m·h_m(x) with hinges h(u) = max(0, u) of single features: knots are chosen greedily
-    among the data values, then terms are pruned by generalised cross-validation (GCV).
+    f(x) = intercept + Σ β_m·h_m(x) with hinges h(u) = max(0, u) of single features, or the least of hinges of several:
+    knots are chosen greedily among the data values, then terms are pruned by generalised cross-validation (GCV).
 
     Parameters
     ----------
     max_terms : int, default None
-        Most terms of the forward pass, the intercept included; None is min(200, max(20, 2·features)) + 1.
-    max_degree : 1
-        Degree of interaction. Interactions are not available yet.
+        Most terms of the forward pass, the intercept included; None is min(200, max(20, 2·features)) + 1, with
+        interactions min(200, max(40, 2·features)) + 1.
+    max_degree : int or "auto", default 1
+        Most features in a term. "auto" raises it up to 3 as long as GCV falls by more than 1 %.
     penalty : float, default None
-        Charge per knot in GCV; None is 2. A penalty of 0 charges for terms only, −1 for nothing.
+        Charge per knot in GCV; None is 2, with interactions 3. A penalty of 0 charges for terms only, −1 for nothing.
     threshold : float, default 1e-3
         The forward pass stops when a step would raise R² by less than this.
     minspan, endspan : int, default None
@@ -43,8 +44,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     max_knots : int, "auto" or None, default "auto"
         Most candidate knots per feature, spread evenly over the ranks of those the spans allow. "auto" is 255,
         which at small N is all of them; None is all of them always.
-    interaction : "min"
-        How terms of higher degree will combine hinges.
+    interaction : "min" or "product", default "min"
+        How terms of higher degree combine hinges: by the least of them, which stays piecewise linear and becomes a
+        network exactly, or by their product as in classical MARS.
     compat : "earth" or None, default None
         "earth" follows the rules of R's earth 5.3.2 (with fast.k=0) term for term.
     backend : "auto" or "cpu"
@@ -53,6 +55,10 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         Threads; None and -1 are all cores. The result does not depend on it.
     verbose : int, default 0
         1 shows the progress of the forward pass.
+    interacting : list of column names or numbers, default None
+        The columns that interactions may use; None is all.
+    max_parents : int, default 20
+        Terms whose interactions are searched at a time; those that would have helped least leave the list.
 
     Attributes
     ----------
@@ -98,7 +104,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
                 response.reshape(len(response), -1),
                 weights=weights,
                 names=encoder.feature_names,
-                options=self._options(),
+                options=self._options(encoder),
                 report=report,
             )
         self.fit_ = at_rows(fitted, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -12,8 +13,9 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from knotwork.data.table import TableEncoder
 from knotwork.estimators.inputs import read_table
-from knotwork.spline.fit import FitOptions, Knot, SplineFit
+from knotwork.spline.fit import MAX_PARENTS, FitOptions, Knot, SplineFit
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
@@ -24,13 +26,13 @@ class MarsBase(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "max_terms": [Interval(Integral, 2, None, closed="left"), None],
-        "max_degree": [Options(Integral, {1})],
+        "max_degree": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "penalty": [Interval(Real, 0, None, closed="left"), Options(Real, {-1}), None],
         "threshold": [Interval(Real, 0, 1, closed="left")],
         "minspan": [Interval(Integral, 1, None, closed="left"), None],
         "endspan": [Interval(Integral, 1, None, closed="left"), None],
         "max_knots": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
-        "interaction": [StrOptions({"min"})],
+        "interaction": [StrOptions({"min", "product"})],
         "compat": [StrOptions({"earth"}), None],
         "backend": [StrOptions({"auto", "cpu"})],
         "n_jobs": [
@@ -39,12 +41,14 @@ class MarsBase(TransformerMixin, BaseEstimator):
             None,
         ],
         "verbose": ["verbose"],
+        "interacting": ["array-like", None],
+        "max_parents": [Interval(Integral, 1, None, closed="left")],
     }
 
     def __init__(
         self,
         max_terms: int | None = None,
-        max_degree: int = 1,
+        max_degree: int | str = 1,
         penalty: float | None = None,
         threshold: float = 1e-3,
         minspan: int | None = None,
@@ -55,6 +59,8 @@ class MarsBase(TransformerMixin, BaseEstimator):
         backend: str = "auto",
         n_jobs: int | None = None,
         verbose: int = 0,
+        interacting: Sequence[str | int] | None = None,
+        max_parents: int = MAX_PARENTS,
     ) -> None:
         self.max_terms = max_terms
         self.max_degree = max_degree
@@ -68,10 +74,21 @@ class MarsBase(TransformerMixin, BaseEstimator):
         self.backend = backend
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.interacting = interacting
+        self.max_parents = max_parents
 
-    def _options(self) -> FitOptions:
+    def _options(self, encoder: TableEncoder) -> FitOptions:
+        if self.compat == "earth" and self.max_degree != 1:
+            raise ValueError(
+                f"compat='earth' holds for max_degree=1, got {self.max_degree!r}; leave compat out, "
+                f"interaction='product' fits the same kind of model"
+            )
         return FitOptions(
             max_terms=self.max_terms,
+            max_degree=self.max_degree,
+            interaction=self.interaction,
+            interacting=None if self.interacting is None else interacting_features(self.interacting, encoder),
+            max_parents=self.max_parents,
             penalty=self.penalty,
             threshold=self.threshold,
             minspan=self.minspan,
@@ -148,6 +165,20 @@ class MarsBase(TransformerMixin, BaseEstimator):
         """The least-squares fit that found the terms."""
         fit = self._fitted
         return fit.search if isinstance(fit, ClassFit) else fit
+
+
+def interacting_features(columns: Sequence[str | int], encoder: TableEncoder) -> tuple[int, ...]:
+    """Return the encoded features of some columns, given by name or by number."""
+    known = [column.name for column in encoder.columns]
+    places = []
+    for column in columns:
+        place = column if not isinstance(column, str) else known.index(column) if column in known else -1
+        if not 0 <= place < len(known):
+            raise ValueError(
+                f"interacting must hold columns of X, by name or by number from 0 to {len(known) - 1}, got {column!r}"
+            )
+        places.append(place)
+    return tuple(f for f, source in enumerate(encoder.source) if source in places)
 
 
 def at_rows(fit: SplineFit, kept: NDArray[np.intp] | None) -> SplineFit:

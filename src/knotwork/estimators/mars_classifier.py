@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
@@ -23,6 +23,7 @@ from knotwork.estimators.inputs import (
 from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise_classes
 from knotwork.progress import forward_progress
+from knotwork.spline.fit import MAX_PARENTS
 from knotwork.spline.likelihood import fit_classes, softmax
 from knotwork.spline.model import Floats
 
@@ -45,7 +46,8 @@ class MarsClassifier(ClassifierMixin, MarsBase):
     ----------
     max_terms : int, default None
         Most terms of the forward pass, the intercept included; None is min(200, max(20, 2·features, √N)) + 1.
-    max_degree, penalty, minspan, endspan, max_knots, interaction, compat, backend, n_jobs, verbose
+    max_degree, penalty, minspan, endspan, max_knots, interaction, compat, backend, n_jobs, verbose, interacting, \
+max_parents
         As in MarsRegressor; ``compat="earth"`` applies to the search.
     threshold : float, default 1e-4
         The forward pass stops when a step would raise the R² of the indicators by less than this.
@@ -87,7 +89,7 @@ class MarsClassifier(ClassifierMixin, MarsBase):
     def __init__(
         self,
         max_terms: int | None = None,
-        max_degree: int = 1,
+        max_degree: int | str = 1,
         penalty: float | None = None,
         threshold: float = 1e-4,
         minspan: int | None = None,
@@ -98,13 +100,15 @@ class MarsClassifier(ClassifierMixin, MarsBase):
         backend: str = "auto",
         n_jobs: int | None = None,
         verbose: int = 0,
+        interacting: Sequence[str | int] | None = None,
+        max_parents: int = MAX_PARENTS,
         class_weight: Mapping[Any, float] | str | None = None,
         ridge: float = 0.1,
     ) -> None:
         super().__init__(
             max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, minspan=minspan,
             endspan=endspan, max_knots=max_knots, interaction=interaction, compat=compat, backend=backend,
-            n_jobs=n_jobs, verbose=verbose,
+            n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents,
         )  # fmt: skip
         self.class_weight = class_weight
         self.ridge = ridge
@@ -130,7 +134,7 @@ class MarsClassifier(ClassifierMixin, MarsBase):
                 len(classes),
                 weights=weights,
                 names=encoder.feature_names,
-                options=self._options(),
+                options=self._options(encoder),
                 ridge=float(self.ridge),
                 report=report,
             )

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from knotwork.spline.fit import SplineFit
 from knotwork.spline.likelihood import ClassFit
-from knotwork.spline.model import Floats, Hinge, Spline
+from knotwork.spline.model import Floats, Spline, hinges_of
 
 # Classes whose coefficients are shown side by side; more would not fit on a line.
 MOST_COLUMNS = 6
@@ -57,7 +57,7 @@ def _text(
     for term, betas, cost in zip(spline.terms, spline.coef, costs, strict=True):
         table.add_row(
             term.describe(spline.feature_names),
-            f"{term.knot:.6g}" if isinstance(term, Hinge) else "linear",
+            ", ".join(f"{h.knot:.6g}" for h in hinges_of(term)) or "linear",
             *cells(betas),
             f"+{cost:.4g}",
         )
@@ -76,5 +76,9 @@ def _text(
         f"{search.total:g} observations, penalty {search.penalty:g}, minspan {search.spans.minspan}, "
         f"endspan {search.spans.endspan}"
     )
+    if search.degrees:
+        tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(search.degrees, start=1))
+        chosen = 1 + int(np.argmin(np.abs(np.array(search.degrees) - search.gcv)))
+        console.print(f"Degree {chosen} was chosen by GCV: {tried}; a higher degree must gain 1 %.")
     console.print(f"The forward pass stopped because {search.stopped}.")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,9 @@ from knotwork.spline.workers import Workers
 AUTO_KNOTS = 255
 # Terms that may have children at a time.
 MAX_PARENTS = 20
+# Where an automatic choice of the degree ends, and the share of the GCV that a higher one must stay below.
+MOST_AUTO_DEGREE = 3
+LEAST_DEGREE_GAIN = 0.99
 # Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
 MOST_KNOT_ROWS = 1000
 
@@ -32,11 +35,12 @@ MOST_KNOT_ROWS = 1000
 class FitOptions:
     """What a user may set; None asks for the default that depends on the data.
 
+    max_degree : most features in a term, or "auto"
     interacting : the features that interactions may use, all if None
     """
 
     max_terms: int | None = None
-    max_degree: int = 1
+    max_degree: int | str = 1
     penalty: float | None = None
     threshold: float = 1e-3
     minspan: int | None = None
@@ -72,6 +76,7 @@ class SplineFit:
     pruning : the best subset of each size, in standardised units
     standardised : the spline's coefficients before the scaling was undone
     unit : what one unit of a standardised sum of squares is worth
+    degrees : GCV of the fits of degree 1, 2, … among which this one was chosen; empty if the degree was given
     feature_centre, feature_scale : (d,) mean and standard deviation (1 for a constant) of the features
     """
 
@@ -93,6 +98,7 @@ class SplineFit:
     spans: Spans
     penalty: float
     total: float
+    degrees: tuple[float, ...] = ()
 
     @property
     def term_costs(self) -> Floats:
@@ -124,6 +130,8 @@ def fit_spline(
       + 3·h(52 - x)
     """
     options = options or FitOptions()
+    if isinstance(options.max_degree, str):
+        return _fit_best_degree(X, y, weights, names, options, report)
     rules = EARTH if options.compat == "earth" else OWN
     names = list(names) if names is not None else [f"x{f}" for f in range(X.shape[1])]
     degree = options.max_degree
@@ -148,7 +156,7 @@ def fit_spline(
             threshold=options.threshold,
             rules=rules,
             scale=x_scaling.scale,
-            interactions=None if degree == 1 else _interactions(options, X.shape[1], spans),
+            interactions=None if degree == 1 else _interactions(options, degree, columns, spans),
             unit=unit,
             report=report,
         )
@@ -188,19 +196,43 @@ def fit_spline(
     )
 
 
+def _fit_best_degree(
+    X: NDArray[np.floating],
+    y: Floats,
+    weights: Floats | None,
+    names: Sequence[str] | None,
+    options: FitOptions,
+    report: Callable[[Step], None] | None,
+) -> SplineFit:
+    """Raise the degree while GCV falls by more than 1 %, which charges more for the knots of interactions."""
+    most = min(MOST_AUTO_DEGREE, X.shape[1] if options.interacting is None else len(options.interacting))
+    best: SplineFit | None = None
+    tried: list[float] = []
+    for degree in range(1, max(most, 1) + 1):
+        chosen = replace(options, max_degree=degree)
+        fit = fit_spline(X, y, weights=weights, names=names, options=chosen, report=report)
+        tried.append(fit.gcv)
+        if best is not None and not fit.gcv < LEAST_DEGREE_GAIN * best.gcv:
+            break
+        best = fit
+    assert best is not None
+    return replace(best, degrees=tuple(tried))
+
+
 def default_max_terms(features: int, degree: int) -> int:
     """Most terms of the forward pass, with the intercept: twice as many where interactions need them."""
     return min(200, max(20 if degree == 1 else 40, 2 * features)) + 1
 
 
-def _interactions(options: FitOptions, d: int, spans: Spans) -> Interactions:
-    features = np.full(d, options.interacting is None)
+def _interactions(options: FitOptions, degree: int, columns: Floats, spans: Spans) -> Interactions:
+    features = np.full(len(columns), options.interacting is None)
     features[list(options.interacting or ())] = True
     return Interactions(
-        degree=options.max_degree,
+        degree=degree,
         product=options.interaction == "product",
         max_parents=options.max_parents,
         features=features,
+        least=columns.min(axis=1),
         least_mass=float(spans.endspan),
     )
 

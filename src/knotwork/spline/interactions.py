@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 
 from knotwork.spline.candidates import Candidates
 from knotwork.spline.compiled import compiled
-from knotwork.spline.knots import thin
+from knotwork.spline.knots import child_candidates
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.moments import Hinges, Opening, RowSums
 
 # A later candidate must be better by more than rounding, so that of two equal ones the first is taken.
 BETTER = 1 + 1e-11
+# Share of the greatest norm among a parent's children below which a child is nothing.
+NOTHING = 1e-10
 # Knots per feature that children may have; more of them cost time and gain nothing that can be measured.
 CHILD_KNOTS = 63
 
@@ -33,6 +35,7 @@ class Interactions:
     product : whether hinges are multiplied; else the least of them counts
     max_parents : how many terms may have children at a time
     features : (d,) which features may take part
+    least : (d,) least value of each feature, standardised
     least_mass : observations that a child must have on both sides of its knot
     """
 
@@ -40,6 +43,7 @@ class Interactions:
     product: bool
     max_parents: int
     features: NDArray[np.bool_]
+    least: Floats
     least_mass: float
 
 
@@ -105,9 +109,10 @@ class Families:
 
     def __init__(self, rows: RowSums, opening: Opening, options: Interactions, most: int) -> None:
         self._options, self._most = options, most
-        self._grid = thin(rows.grid, CHILD_KNOTS)
         linear = rows.grid.linear
         variance = opening.norms[linear] / opening.total - (opening.sums[linear] / opening.total) ** 2
+        self._grid = child_candidates(rows.grid, CHILD_KNOTS, np.where(variance > 0, options.least, np.nan))
+        self._bends = np.diff(rows.grid.offsets) > 1
         # In deviations, features of any units are comparable under the minimum.
         self.slopes: Floats = 1 / np.sqrt(np.where(variance > 0, variance, 1.0))
         self._sums = rows.children(self._grid, self.slopes, options.product)
@@ -153,13 +158,22 @@ class Families:
     def adopt(self, terms: Sequence[Hinges], span: Sequence[Hinges], factor: Floats, projection: Floats) -> None:
         """Make parents of new terms, given the raw columns of the span with their triangular factor."""
         for term in terms:
-            may_have = len(term) < self._options.degree and all(sign != 0 for _, _, sign in term)
-            if may_have and term not in self._families and all(self._options.features[f] for f, _, _ in term):
-                self._families[term] = self._open(term, span, factor, projection)
+            parent = self._parent_of(term)
+            if parent is not None and parent not in self._families:
+                self._families[parent] = self._open(parent, span, factor, projection)
         while len(self._families) > self._options.max_parents:
             weakest = min(self._families, key=lambda parent: self._families[parent].drop)
             del self._families[weakest]
             self._sums.close(weakest)
+
+    def _parent_of(self, term: Hinges) -> Hinges | None:
+        """Return what may have children for a new term: itself, or a hinge in place of a feature that never bends."""
+        if len(term) >= self._options.degree or not all(self._options.features[f] for f, _, _ in term):
+            return None
+        ((f, _, sign), *_) = term
+        if sign != 0:
+            return term
+        return None if self._bends[f] else ((f, float(self._options.least[f]), 1),)
 
     def _open(self, parent: Hinges, span: Sequence[Hinges], factor: Floats, projection: Floats) -> _Family:
         features = self._options.features.copy()
@@ -169,4 +183,6 @@ class Families:
         table = Candidates(self._partner, opening.norms.ravel(), np.zeros(dots.shape[0]), dots, self._most)
         for m, products in enumerate(self._sums.products([parent], span)[0].reshape(len(span), -1)):
             table.absorb(products, factor[:m, m].copy(), float(factor[m, m]), projection[m])
+        # A child that is zero on the rows has a norm of rounding errors; nothing is left of it outside any span.
+        table.base[opening.norms.ravel() <= NOTHING * opening.norms.max()] = np.inf
         return _Family(table, opening.mass.min(axis=0) >= self._options.least_mass)

@@ -6,6 +6,7 @@ All positions count observations, so a row of weight two counts like two rows.
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -237,12 +238,7 @@ def choose_candidates(
                 knots[f] = _knots_of_weighted_column(columns[f], weights, rows, limits)
 
     workers.run(task, len(parts))
-    sizes = np.array([k.size + 1 for k in knots])
-    offsets = np.concatenate([[0], np.cumsum(sizes)])
-    flat = np.zeros(offsets[-1])
-    for f, k in enumerate(knots):
-        flat[offsets[f] + 1 : offsets[f + 1]] = k
-    return CandidateGrid(offsets=offsets, knots=flat, feature=np.repeat(np.arange(len(sizes)), sizes))
+    return _lay_out(knots)
 
 
 @compiled
@@ -257,18 +253,29 @@ def rows_at(column, value, out):  # type: ignore[no-untyped-def]
     return count
 
 
-def thin(grid: CandidateGrid, most: int) -> CandidateGrid:
-    """Keep at most ``most`` knots of each feature, evenly spread over those there are.
+def child_candidates(grid: CandidateGrid, most: int, least: Floats) -> CandidateGrid:
+    """Choose the knots of interactions: at most ``most`` of a feature's knots, evenly spread over those there are.
 
-    >>> grid = CandidateGrid(np.array([0, 6]), np.array([0.0, 1, 2, 3, 4, 5]), np.zeros(6, np.int64))
-    >>> thin(grid, 3).knots
-    array([0., 1., 3., 5.])
+    A feature without knots, one of two values, say, bends nothing on its own, but beside another it tells rows apart:
+    it gets its least value (d,) as a knot, unless that is NaN.
+
+    >>> grid = CandidateGrid(np.array([0, 6, 7]), np.array([0.0, 1, 2, 3, 4, 5, 0]), np.array([0, 0, 0, 0, 0, 0, 1]))
+    >>> child_candidates(grid, 3, least=np.array([-9.0, -1.0])).knots
+    array([ 0.,  1.,  3.,  5.,  0., -1.])
     """
-    kept = []
-    for first, last in zip(grid.offsets[:-1], grid.offsets[1:], strict=True):
+    knots: list[Floats] = []
+    for f, (first, last) in enumerate(itertools.pairwise(grid.offsets)):
         count = last - first - 1
         places = np.arange(count) if count <= most else np.arange(most) * (count - 1) // max(most - 1, 1)
-        kept.append(np.concatenate([[first], first + 1 + places]))
-    sizes = np.array([k.size for k in kept])
-    chosen = np.concatenate(kept)
-    return CandidateGrid(np.concatenate([[0], np.cumsum(sizes)]), grid.knots[chosen], grid.feature[chosen])
+        chosen = grid.knots[first + 1 + places]
+        knots.append(least[f : f + 1] if count == 0 and not np.isnan(least[f]) else chosen)
+    return _lay_out(knots)
+
+
+def _lay_out(knots: list[Floats]) -> CandidateGrid:
+    sizes = np.array([k.size + 1 for k in knots])
+    offsets = np.concatenate([[0], np.cumsum(sizes)])
+    flat = np.zeros(offsets[-1])
+    for f, k in enumerate(knots):
+        flat[offsets[f] + 1 : offsets[f + 1]] = k
+    return CandidateGrid(offsets=offsets, knots=flat, feature=np.repeat(np.arange(len(sizes)), sizes))
