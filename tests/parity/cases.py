@@ -115,3 +115,25 @@ def all_cases() -> list[Case]:
         two = np.stack([y.to_numpy(float), X["alcohol"].to_numpy(float)], axis=1)
         cases.append(Case(f"wine {colour} two responses", X.drop(columns="alcohol").to_numpy(float), two))
     return cases
+
+
+def interaction_cases() -> list[Case]:
+    """Ten tables with interactions: products, thresholds and ratios made here, and the three real ones."""
+    cases = []
+    truths = {
+        "sine of a product": lambda X: 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3],
+        "product": lambda X: 8 * X[:, 0] * X[:, 1] + 3 * X[:, 2],
+        "corner": lambda X: 20 * np.maximum(X[:, 0] - 0.4, 0) * np.maximum(0.7 - X[:, 1], 0) + X[:, 4],
+        "two pairs": lambda X: 6 * X[:, 0] * X[:, 1] - 9 * np.maximum(X[:, 2] - 0.5, 0) * X[:, 3],
+        "ratio": lambda X: 4 * X[:, 0] / (0.3 + X[:, 1]) + 2 * X[:, 2],
+        "distance": lambda X: 12 * np.sqrt((X[:, 0] - 0.5) ** 2 + (X[:, 1] - 0.3) ** 2),
+        "additive": lambda X: 5 * X[:, 0] + 4 * np.abs(X[:, 1] - 0.5),
+    }
+    for seed, (name, truth) in enumerate(truths.items()):
+        rng = np.random.RandomState(900 + seed)
+        X = np.round(rng.uniform(size=(600, 6)), 6)
+        cases.append(Case(name, X, np.round(truth(X) + 0.5 * rng.randn(600), 6)[:, None], {"degree": 2}))
+    real = [("abalone", *load_abalone()), *((f"wine {c}", *load_wine_quality(c)) for c in ("white", "red"))]
+    for name, frame, y in real:
+        cases.append(Case(name, learn_encoder(frame).encode(frame), y.to_numpy(float)[:, None], {"degree": 2}))
+    return cases
