@@ -239,7 +239,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         options = FitOptions(
             max_terms=self.max_terms, penalty=self.penalty, threshold=self.threshold, threads=thread_count(self.n_jobs)
         )
-        spline = fit_spline_to_width(X, y, weight if weighted else None, names, options, rule, widths[0])
+        spline = fit_spline_to_width(X, y, weight if weighted else None, names, options, rule, widths)
         return ridge_refit(spline, X, y, weight, self.ridge, coordinates)
 
     def predict(self, X: Any) -> Floats:

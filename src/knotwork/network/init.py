@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from knotwork.errors import NetworkError, ScaleWarning
 from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.assemble import count_units
 from knotwork.network.chain import Layer, build
-from knotwork.network.convert import count_units
 from knotwork.network.coordinates import Coordinates, fold
 from knotwork.network.reshape import FILLS
 from knotwork.network.starts import fit_spline_to_width, ridge_refit, spline_start
@@ -121,7 +121,7 @@ def init_(
     options = FitOptions(max_terms=max_terms, penalty=penalty, threshold=threshold, threads=thread_count(n_jobs))
     names = [f"x{k}" for k in range(rows.shape[1])]
     weights = None if sample_weight is None else weight
-    spline = fit_spline_to_width(rows, targets, weights, names, options, rule, widths[0])
+    spline = fit_spline_to_width(rows, targets, weights, names, options, rule, widths)
     spline = ridge_refit(spline, rows, targets, weight, ridge, coordinates)
     rng = np.random.default_rng(random_state)
     chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
@@ -147,9 +147,10 @@ def init_(
         for layer, state in zip(linears, before, strict=True):
             layer.load_state_dict(state)
         raise
+    units = count_units(spline, rule.module)
     return InitReport(
         spline=spline,
-        units=(count_units(spline, rule.module), *(carry for _ in widths[1:])),
+        units=(*units, *(carry for _ in widths[len(units) :])),
         max_difference=float(difference.max()),
         mean_difference=float(difference.mean()),
         seconds=time.perf_counter() - start,
