@@ -113,8 +113,8 @@ def _within(draft: Draft, rule: Activation, tolerance: float) -> list[Floats]:
     A unit is off by C/s of its own, and an output by Σ gain·C/s over the units of all layers: R and the line hand on
     the error of what they take without enlarging it, and the gains say how often.
     """
-    unit = max(rule.error, rule.line_error) * sum(draft.widths) / tolerance
-    return [np.where(layer.gain > 0, layer.gain, 1.0) * unit for layer in draft.layers]
+    gains = [np.where(layer.gain > 0, layer.gain, 1.0) for layer in draft.layers]
+    return [gain * max(rule.error, rule.line_error) * sum(draft.widths) / tolerance for gain in gains]
 
 
 def _is_off(spline: Spline, rule: Activation) -> bool:

@@ -13,6 +13,7 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import activation_rule
 from knotwork.network.assemble import box_sides, spline_chain
 from knotwork.network.chain import Layer, build
+from knotwork.network.units import require_piecewise_linear
 from knotwork.spline.model import Floats, Hinge, Linear, Min, Product, Spline, Term, knots_by_feature
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ def to_network(
     ([2.5, 5.0], [2.5, 5.0])
     """
     spline = as_spline(model)
+    require_piecewise_linear(spline)
     rule = activation_rule(activation)
     if fold:
         return build(spline_chain(spline, rule, tolerance=tolerance, box=box), dtype)

@@ -14,6 +14,9 @@ kept (1; 2 for smooth activations):
 - layer k ≥ 2: r for each distinct set of the first k hinges of a term, q for each distinct value that terms of more
   than k hinges keep (the least of their first k − 1, every hinge from the (k + 1)th on), and 2·p for the sums if any
   term has k hinges or fewer
+
+"First" is in the order that the term lists them, which is how a search grows them, parent first; where an earlier term
+begins with the same ones in another order, that order is taken, because then they share their units.
 """
 
 from __future__ import annotations
@@ -163,11 +166,13 @@ def draft_units(spline: Spline, rule: Activation, sides: Floats | None = None) -
 
     ``sides`` (2, d) is the box of the ranges; without one they mean nothing.
     """
+    require_piecewise_linear(spline)
     box = np.zeros((2, len(spline.feature_names))) if sides is None else sides
     layers = [_Layer(0, rule)]
     sums = [Value(constant=c, low=c, high=c) for c in spline.intercept.tolist()]
     known: dict[Hashable, Value] = {}
     pending: list[tuple[tuple[Part, ...], list[float]]] = []
+    orders: dict[frozenset[Part], tuple[Part, ...]] = {}
     for term, beta in zip(spline.terms, spline.coef.tolist(), strict=True):
         match term:
             case Linear():
@@ -175,13 +180,8 @@ def draft_units(spline: Spline, rule: Activation, sides: Floats | None = None) -
             case Hinge():
                 _add_term(sums, beta, _hinge(layers[0], term, box))
             case Min():
-                pending.append((tuple(zip(term.hinges, term.slopes, strict=True)), beta))
+                pending.append((_in_shared_order(term, orders), beta))
                 known |= {hinge: _hinge(layers[0], hinge, box) for hinge in term.hinges}
-            case Product():
-                raise NetworkError(
-                    f"a product of hinges is not piecewise linear, so no ReLU network computes it, got "
-                    f"{term.describe(spline.feature_names)}; fit the interactions with interaction='min', which are"
-                )
     for total in sums:  # coefficients of one unit may cancel, and so do its errors
         total.gains = {(0, unit): abs(weight) for unit, weight in total.weights.items()}
     if not layers[0].inputs:  # no terms: one unit that adds nothing, so that there is a layer to grow
@@ -193,6 +193,31 @@ def draft_units(spline: Spline, rule: Activation, sides: Floats | None = None) -
         known, sums = _next_layer(layers[-1], k, pending, known, sums, additive)
         pending = [(parts, beta) for parts, beta in pending if len(parts) > k]
     return _record(layers, sums, len(spline.feature_names))
+
+
+def require_piecewise_linear(spline: Spline) -> None:
+    """Refuse a spline that no network can hold."""
+    for term in spline.terms:
+        if isinstance(term, Product):
+            raise NetworkError(
+                f"a product of hinges is not piecewise linear, so no ReLU network computes it, got "
+                f"{term.describe(spline.feature_names)}; fit with interaction='min', whose terms are"
+            )
+
+
+def _in_shared_order(term: Min, orders: dict[frozenset[Part], tuple[Part, ...]]) -> tuple[Part, ...]:
+    """Return the parts of a term, in the order of earlier terms as far as these begin with the same ones.
+
+    ``orders`` has the order of every set that a term so far begins with; those of this one are added.
+    """
+    parts = tuple(zip(term.hinges, term.slopes, strict=True))
+    for k in range(len(parts), 1, -1):
+        if (begun := orders.get(frozenset(parts[:k]))) is not None:
+            parts = begun + parts[k:]
+            break
+    for k in range(2, len(parts) + 1):
+        orders.setdefault(frozenset(parts[:k]), parts[:k])
+    return parts
 
 
 def _distance(feature: int, knot: float, box: Floats) -> Value:
