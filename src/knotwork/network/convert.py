@@ -47,6 +47,9 @@ def to_network(
 
     Notes
     -----
+    There is one hidden layer per degree of the spline; :mod:`knotwork.network.units` counts their units. A spline with
+    products is refused: it is not piecewise linear.
+
     The inputs are the spline's encoded features, in the order of ``spline.feature_names``. For a frame with categories,
     ``estimator.encoder_.encode(frame)`` is the matrix to turn into a tensor.
 
