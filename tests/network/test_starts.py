@@ -179,8 +179,11 @@ def test_a_module_without_enough_layers_becomes_an_additive_spline(search, rows)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     report = init_(nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 2)), X, y, max_degree=3)
     assert degree_of(report.spline) == 1
-    with pytest.raises(NetworkError, match="max_degree must be at least 1, got 0"):
-        init_(nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 2)), X, y, max_degree=0)
+    for degree in (0, "auto"):
+        with pytest.raises(NetworkError, match=f"max_degree must be at least 1, got {degree!r}"):
+            init_(nn.Sequential(nn.Linear(4, 64), nn.ReLU(), nn.Linear(64, 2)), X, y, max_degree=degree)
+    with pytest.raises(NetworkError, match="max_degree as a number, got 'auto'"):
+        fit(X, y, (64, 64), "auto")
 
 
 def test_an_estimator_trains_on_from_interactions(search, rows):

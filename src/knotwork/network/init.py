@@ -100,7 +100,7 @@ def init_(
         (task in ("auto", "regression"), "task must be 'auto' or 'regression'", task),
         (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
         (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
-        (max_degree >= 1, "max_degree must be at least 1", max_degree),
+        (not isinstance(max_degree, str) and max_degree >= 1, "max_degree must be at least 1", max_degree),
         (penalty is None or penalty >= -1, "penalty must be at least -1", penalty),
         (0 <= threshold < 1, "threshold must be at least 0 and less than 1", threshold),
         (0 <= ridge < np.inf, "ridge must be 0 or positive", ridge),

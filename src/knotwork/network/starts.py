@@ -36,9 +36,12 @@ def fit_spline_to_width(
     A degree takes a hidden layer, so there are no more degrees than layers. Where a layer is too narrow for the terms
     of some degree, either fewer of them or a lower degree may be better; the generalised cross-validation decides.
     """
+    if isinstance(options.max_degree, str):
+        raise NetworkError(f"a start for a given shape needs max_degree as a number, got {options.max_degree!r}")
     best: SplineFit | None = None
     for degree in range(min(options.max_degree, len(widths)), 0, -1):
-        most = min(widths[0] + 1, options.max_terms or min(200, max(20, 2 * X.shape[1])) + 1)
+        default = min(200, max(20 if degree == 1 else 40, 2 * X.shape[1])) + 1
+        most = min(widths[0] + 1, options.max_terms or default)
         fit, whole = None, True
         while fit is None and most >= 2:
             fit = fit_spline(

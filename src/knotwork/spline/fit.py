@@ -30,7 +30,7 @@ class FitOptions:
     """What a user may set; None asks for the default that depends on the data."""
 
     max_terms: int | None = None
-    max_degree: int = 1
+    max_degree: int | str = 1
     penalty: float | None = None
     threshold: float = 1e-3
     minspan: int | None = None
