@@ -9,7 +9,7 @@ from torch import nn
 import knotwork as kw
 from knotwork import Hinge, Linear, Spline, to_network
 from knotwork.errors import NetworkError
-from knotwork.network.convert import count_units
+from knotwork.network.assemble import count_units
 
 DOUBLE, SINGLE = 1e-12, 1e-6
 
@@ -283,7 +283,7 @@ def test_units_are_shared(terms, activation, width):
     spline = Spline(tuple(terms), [1.0], np.arange(1.0, len(terms) + 1)[:, None], ("x", "z"))
     net = to_network(spline, activation=activation)
     assert net[0].out_features == width
-    assert count_units(spline, activation) == (width if terms else 0)
+    assert count_units(spline, activation) == ((width,) if terms else (0,))
 
 
 def test_hinges_have_the_sign_of_their_side():

@@ -46,8 +46,8 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         One that a spline can be converted to.
     fill : "random", "hinge" or "zero", default "random"
         What the units beyond the spline's compute at first; see ``reshape``.
-    max_terms, penalty, threshold : as in MarsRegressor
-        The spline has at most as many terms as the first hidden layer can hold.
+    max_terms, max_degree, penalty, threshold : as in MarsRegressor
+        The spline has at most as many terms as the hidden layers can hold, and no more degrees than there are layers.
     ridge : float, default 1e-3
         Ridge of the spline's coefficients, in standardised units: large ones that cancel do not survive training.
     spline_fraction : float, default None
@@ -92,6 +92,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "activation": [StrOptions(set(NAMES)), nn.Module],
         "fill": [StrOptions(set(FILLS))],
         "max_terms": [Interval(Integral, 2, None, closed="left"), None],
+        "max_degree": [Interval(Integral, 1, None, closed="left")],
         "penalty": [Interval(Real, -1, None, closed="left"), None],
         "threshold": [Interval(Real, 0, 1, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="left")],
@@ -119,6 +120,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         activation: str | nn.Module = "relu",
         fill: str = "random",
         max_terms: int | None = None,
+        max_degree: int = 1,
         penalty: float | None = None,
         threshold: float = 1e-3,
         ridge: float = 1e-3,
@@ -143,6 +145,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.activation = activation
         self.fill = fill
         self.max_terms = max_terms
+        self.max_degree = max_degree
         self.penalty = penalty
         self.threshold = threshold
         self.ridge = ridge
@@ -237,9 +240,10 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ) -> Spline:
         X, y, weight = rows
         options = FitOptions(
-            max_terms=self.max_terms, penalty=self.penalty, threshold=self.threshold, threads=thread_count(self.n_jobs)
-        )
-        spline = fit_spline_to_width(X, y, weight if weighted else None, names, options, rule, widths[0])
+            max_terms=self.max_terms, max_degree=self.max_degree, penalty=self.penalty, threshold=self.threshold,
+            threads=thread_count(self.n_jobs),
+        )  # fmt: skip
+        spline = fit_spline_to_width(X, y, weight if weighted else None, names, options, rule, widths)
         return ridge_refit(spline, X, y, weight, self.ridge, coordinates)
 
     def predict(self, X: Any) -> Floats:

@@ -1,153 +1,23 @@
-"""From a spline to a network that computes it.
-
-Each hinge is one unit: R(x − t) has weight +1 and bias −t, R(t − x) weight −1 and bias +t; a linear term is two units,
-x = R(x) − R(−x), so that it holds everywhere. Units are then balanced: input weights and output weights of a unit get
-about the same size, by a power of two, which changes no bit of the function and keeps training calm.
-"""
+"""From a spline to a network that computes it, in the units of the data or behind a layer that standardises them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from knotwork.errors import NetworkError
-from knotwork.network.activations import Activation, Kind, activation_rule
-from knotwork.network.chain import Chain, Conversion, Layer, build
-from knotwork.spline.model import Floats, Hinge, Linear, Spline
+from knotwork.network.activations import activation_rule
+from knotwork.network.assemble import box_sides, spline_chain
+from knotwork.network.chain import Layer, build
+from knotwork.network.units import require_piecewise_linear
+from knotwork.spline.model import Floats, Hinge, Linear, Min, Product, Spline, Term, knots_by_feature
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-# Of the size of the spline's parts: what smooth activations may be off when no tolerance is given.
-DEFAULT_TOLERANCE = 1e-3
-
-
-@dataclass(frozen=True)
-class Units:
-    """Hidden units of a spline: U(direction·(x[feature] − knot)), and what they add to each output.
-
-    feature, knot, direction : (H,); coef : (H, p)
-    """
-
-    feature: NDArray[np.int64]
-    knot: Floats
-    direction: NDArray[np.int64]
-    coef: Floats
-
-
-def spline_units(spline: Spline, rule: Activation) -> tuple[Units, Floats]:
-    """Write the terms as units, shared where terms share them; also return how far off each output may be, times s."""
-    places: dict[tuple[int, float, int], int] = {}
-    coefs: list[Floats] = []
-    error = np.zeros(spline.intercept.size)
-
-    def add(feature: int, knot: float, direction: int, coef: Floats) -> None:
-        if (feature, knot, direction) not in places:
-            places[feature, knot, direction] = len(coefs)
-            coefs.append(np.zeros(spline.intercept.size))
-        coefs[places[feature, knot, direction]] += coef
-
-    for term, beta in zip(spline.terms, spline.coef, strict=True):
-        if isinstance(term, Linear):
-            add(term.feature, 0.0, 1, rule.line * beta)
-            add(term.feature, 0.0, -1, -rule.line * beta)
-            error += np.abs(beta) * rule.line_error
-        elif isinstance(term, Hinge):
-            add(term.feature, term.knot, term.sign, rule.towards * beta)
-            if rule.away != 0:
-                add(term.feature, term.knot, -term.sign, rule.away * beta)
-            error += np.abs(beta) * rule.error
-        else:
-            raise NetworkError(f"a term of kind {type(term).__name__} cannot be written as units of one layer")
-    keys = list(places)
-    return Units(
-        feature=np.array([k[0] for k in keys], dtype=np.int64),
-        knot=np.array([k[1] for k in keys]),
-        direction=np.array([k[2] for k in keys], dtype=np.int64),
-        coef=np.array(coefs).reshape(len(keys), spline.intercept.size),
-    ), error
-
-
-def count_units(spline: Spline, activation: str | nn.Module = "relu") -> int:
-    """Width that a spline needs."""
-    return len(spline_units(spline, activation_rule(activation))[0].knot)
-
-
-def spline_chain(
-    spline: Spline, rule: Activation, *, tolerance: float | None = None, box: ArrayLike | None = None
-) -> Chain:
-    """Write a spline as a chain with one hidden layer."""
-    units, error = spline_units(spline, rule)
-    if len(units.knot) == 0:  # a constant: one unit that adds nothing, so that there is a layer to grow
-        units = Units(np.zeros(1, np.int64), np.zeros(1), np.ones(1, np.int64), np.zeros((1, spline.intercept.size)))
-    size = np.abs(units.coef).max(axis=1)
-    bound, sides = 0.0, None
-    if rule.kind is Kind.EXACT:
-        # Power of two nearest to √|β|: weight s in, β/s out.
-        s = np.exp2(np.clip(np.round(np.log2(np.where(size > 0, size, 1.0)) / 2), -500, 500))
-    elif rule.kind is Kind.SMOOTH:
-        if tolerance is None:
-            tolerance = DEFAULT_TOLERANCE * _spread(spline)
-        if not 0 < tolerance < np.inf:
-            raise NetworkError(f"tolerance must be positive, got {tolerance}")
-        # Each unit may use an equal share of the tolerance.
-        s = np.where(size > 0, size, 1.0) * max(rule.error, rule.line_error) * len(size) / tolerance
-        bound = float(tolerance) if error.any() else 0.0
-    else:
-        if box is None:
-            raise NetworkError(
-                f"{type(rule.module).__name__} holds a spline only on a box; pass box=(least, greatest) of the features"
-            )
-        sides = _box_sides(box, len(spline.feature_names))
-        ends = units.direction * (sides[:, units.feature] - units.knot)
-        reach = ends.max(axis=0)
-        # A unit that is zero all over the box may have any scale: its distance, so that it adds no rounding of its own.
-        reach = np.where(reach > 0, reach, np.abs(ends).max(axis=0))
-        reach = np.where(reach > 0, reach, 1.0)
-        s = np.exp2(np.floor(np.log2((rule.top - rule.shift) / reach)))
-    weight = np.zeros((len(s), len(spline.feature_names)))
-    weight[np.arange(len(s)), units.feature] = s * units.direction
-    bias = -s * units.direction * units.knot + rule.shift
-    out = units.coef / s[:, None]
-    return Chain(
-        hidden=(Layer(torch.from_numpy(weight), torch.from_numpy(bias)),),
-        output=Layer(
-            torch.from_numpy(np.ascontiguousarray(out.T)),
-            torch.from_numpy(spline.intercept + rule.lift * out.sum(axis=0)),
-        ),
-        activation=rule,
-        modules=(rule.new_module(),),
-        conversion=Conversion(bound=bound, box=None if sides is None else torch.from_numpy(sides.copy())),
-    )
-
-
-def _box_sides(box: Any, features: int) -> Floats:
-    """Read a box: (least, greatest), each a number or one per feature → (2, features)."""
-    try:
-        least, greatest = box
-        sides = np.stack([np.broadcast_to(np.asarray(side, dtype=np.float64), features) for side in (least, greatest)])
-    except (TypeError, ValueError) as error:
-        raise NetworkError(
-            f"box must be (least, greatest), each a number or one per feature ({features}), got {box!r}"
-        ) from error
-    if not (np.isfinite(sides).all() and (sides[0] <= sides[1]).all()):
-        raise NetworkError("box must be (least, greatest) with finite sides in order")
-    return sides
-
-
-def _spread(spline: Spline) -> float:
-    """Size of the spline's parts: Σ|β|·(spread of the feature's knots), at its greatest over the outputs."""
-    total = np.zeros(spline.intercept.size)
-    for term, beta in zip(spline.terms, spline.coef, strict=True):
-        knots = [t.knot for t in spline.terms if isinstance(t, Hinge) and t.feature == term.feature]
-        width = max(knots) - min(knots) if len(set(knots)) > 1 else max([abs(k) for k in knots], default=1.0)
-        total += np.abs(beta) * (width or 1.0)
-    return float(total.max()) or 1.0
 
 
 def to_network(
@@ -177,6 +47,9 @@ def to_network(
 
     Notes
     -----
+    There is one hidden layer per degree of the spline; :mod:`knotwork.network.units` counts their units. A spline with
+    products is refused: it is not piecewise linear.
+
     The inputs are the spline's encoded features, in the order of ``spline.feature_names``. For a frame with categories,
     ``estimator.encoder_.encode(frame)`` is the matrix to turn into a tensor.
 
@@ -189,12 +62,13 @@ def to_network(
     ([2.5, 5.0], [2.5, 5.0])
     """
     spline = as_spline(model)
+    require_piecewise_linear(spline)
     rule = activation_rule(activation)
     if fold:
         return build(spline_chain(spline, rule, tolerance=tolerance, box=box), dtype)
     centre, scale = _feature_units(model, spline)
     inner = rescale_spline(spline, centre, scale)
-    sides = None if box is None else _box_sides(box, len(spline.feature_names))
+    sides = None if box is None else box_sides(box, len(spline.feature_names))
     chain = spline_chain(inner, rule, tolerance=tolerance, box=None if sides is None else (sides - centre) / scale)
     conversion = chain.conversion
     if sides is not None and conversion.box is not None:
@@ -221,27 +95,41 @@ def _feature_units(model: Any, spline: Spline) -> tuple[Floats, Floats]:
         return fit.feature_centre, fit.feature_scale
     d = len(spline.feature_names)
     centre, scale = np.zeros(d), np.ones(d)
-    for f in range(d):
-        knots = np.array([t.knot for t in spline.terms if isinstance(t, Hinge) and t.feature == f])
-        if knots.size:
-            centre[f] = knots.mean()
-            scale[f] = knots.std() or abs(centre[f]) or 1.0
+    for f, knots in knots_by_feature(spline.terms).items():
+        centre[f] = np.mean(knots)
+        scale[f] = np.std(knots) or abs(centre[f]) or 1.0
     return centre, scale
 
 
 def rescale_spline(
     spline: Spline, centre: Floats, scale: Floats, y_centre: Floats | float = 0.0, y_scale: Floats | float = 1.0
 ) -> Spline:
-    """Return g with g((x − centre)/scale) = (f(x) − y_centre)/y_scale."""
-    terms: list[Hinge | Linear] = []
+    """Return g with g((x − centre)/scale) = (f(x) − y_centre)/y_scale.
+
+    The first slope of a Min stays; the others take the ratio of the scales, so that powers of two are exact.
+    """
+
+    def moved(hinge: Hinge) -> Hinge:
+        f = hinge.feature
+        return Hinge(f, float((hinge.knot - centre[f]) / scale[f]), hinge.sign)
+
+    terms: list[Term] = []
     intercept = spline.intercept.copy()
     coef = spline.coef.copy()
     for m, term in enumerate(spline.terms):
-        f = term.feature
-        coef[m] *= scale[f]
-        if isinstance(term, Linear):
-            intercept += spline.coef[m] * centre[f]
-            terms.append(term)
-        else:
-            terms.append(Hinge(f, float((term.knot - centre[f]) / scale[f]), term.sign))
+        first = term.features[0]
+        match term:
+            case Linear():
+                intercept += spline.coef[m] * centre[first]
+                terms.append(term)
+            case Hinge():
+                terms.append(moved(term))
+            case Min():
+                ratios = [float(scale[f] / scale[first]) for f in term.features]
+                slopes = tuple(slope * ratio for slope, ratio in zip(term.slopes, ratios, strict=True))
+                terms.append(Min(tuple(map(moved, term.hinges)), slopes))
+            case Product():
+                coef[m] *= np.prod(scale[list(term.features[1:])])
+                terms.append(Product(tuple(map(moved, term.hinges))))
+        coef[m] *= scale[first]
     return Spline(tuple(terms), (intercept - y_centre) / y_scale, coef / y_scale, spline.feature_names)

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from knotwork.errors import NetworkError, ScaleWarning
 from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.assemble import count_units
 from knotwork.network.chain import Layer, build
-from knotwork.network.convert import count_units
 from knotwork.network.coordinates import Coordinates, fold
 from knotwork.network.reshape import FILLS
 from knotwork.network.starts import fit_spline_to_width, ridge_refit, spline_start
@@ -62,6 +62,7 @@ def init_(
     task: str = "auto",
     fill: str = "hinge",
     max_terms: int | None = None,
+    max_degree: int = 1,
     penalty: float | None = None,
     threshold: float = 1e-3,
     ridge: float = 1e-3,
@@ -78,7 +79,7 @@ def init_(
         as they are
     X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them
     task : "auto" or "regression"
-    fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor``
+    fill, max_terms, max_degree, penalty, threshold, ridge : as in ``SplineNetRegressor``
 
     Returns
     -------
@@ -99,6 +100,7 @@ def init_(
         (task in ("auto", "regression"), "task must be 'auto' or 'regression'", task),
         (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
         (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
+        (not isinstance(max_degree, str) and max_degree >= 1, "max_degree must be at least 1", max_degree),
         (penalty is None or penalty >= -1, "penalty must be at least -1", penalty),
         (0 <= threshold < 1, "threshold must be at least 0 and less than 1", threshold),
         (0 <= ridge < np.inf, "ridge must be 0 or positive", ridge),
@@ -118,10 +120,12 @@ def init_(
         if width < carry:
             raise NetworkError(f"hidden layer {k} needs a width of at least {carry} to carry the outputs, got {width}")
 
-    options = FitOptions(max_terms=max_terms, penalty=penalty, threshold=threshold, threads=thread_count(n_jobs))
+    options = FitOptions(
+        max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, threads=thread_count(n_jobs)
+    )
     names = [f"x{k}" for k in range(rows.shape[1])]
     weights = None if sample_weight is None else weight
-    spline = fit_spline_to_width(rows, targets, weights, names, options, rule, widths[0])
+    spline = fit_spline_to_width(rows, targets, weights, names, options, rule, widths)
     spline = ridge_refit(spline, rows, targets, weight, ridge, coordinates)
     rng = np.random.default_rng(random_state)
     chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
@@ -147,9 +151,10 @@ def init_(
         for layer, state in zip(linears, before, strict=True):
             layer.load_state_dict(state)
         raise
+    units = count_units(spline, rule.module)
     return InitReport(
         spline=spline,
-        units=(count_units(spline, rule.module), *(carry for _ in widths[1:])),
+        units=(*units, *(carry for _ in widths[len(units) :])),
         max_difference=float(difference.max()),
         mean_difference=float(difference.mean()),
         seconds=time.perf_counter() - start,

@@ -13,11 +13,12 @@ from torch import nn
 
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
+from knotwork.network.assemble import count_units, spline_chain
 from knotwork.network.chain import Chain
-from knotwork.network.convert import rescale_spline, spline_chain, spline_units
+from knotwork.network.convert import rescale_spline
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.reshape import reshape_chain
-from knotwork.spline.fit import FitOptions, fit_spline
+from knotwork.spline.fit import FitOptions, SplineFit, fit_spline
 from knotwork.spline.model import Floats, Spline
 
 
@@ -28,20 +29,37 @@ def fit_spline_to_width(
     names: Sequence[str],
     options: FitOptions,
     rule: Activation,
-    width: int,
+    widths: Sequence[int],
 ) -> Spline:
-    """Fit a spline with as many terms as ``width`` units can hold."""
-    most = min(width + 1, options.max_terms or width + 1)
-    default = min(200, max(20, 2 * X.shape[1])) + 1
-    most = min(most, options.max_terms or default)
-    while most >= 2:
-        spline = fit_spline(X, y, weights=weights, names=names, options=replace(options, max_terms=most)).spline
-        excess = len(spline_units(spline, rule)[0].knot) - width
-        if excess <= 0:
-            return spline
-        # A linear term takes two units, so the excess is at most as large as the number of terms.
-        most -= max(1, excess // 2)
-    raise NetworkError(f"a first hidden layer of {width} units cannot hold any term; it needs at least 2")
+    """Fit a spline with as many terms as hidden layers of these widths can hold.
+
+    A degree takes a hidden layer, so there are no more degrees than layers. Where a layer is too narrow for the terms
+    of some degree, either fewer of them or a lower degree may be better; the generalised cross-validation decides.
+    """
+    if isinstance(options.max_degree, str):
+        raise NetworkError(f"a start for a given shape needs max_degree as a number, got {options.max_degree!r}")
+    best: SplineFit | None = None
+    for degree in range(min(options.max_degree, len(widths)), 0, -1):
+        default = min(200, max(20 if degree == 1 else 40, 2 * X.shape[1])) + 1
+        most = min(widths[0] + 1, options.max_terms or default)
+        fit, whole = None, True
+        while fit is None and most >= 2:
+            fit = fit_spline(
+                X, y, weights=weights, names=names, options=replace(options, max_terms=most, max_degree=degree)
+            )
+            units = count_units(fit.spline, rule.module)
+            excess = max(need - width for need, width in zip(units, widths, strict=False))
+            if excess > 0:
+                # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
+                most -= max(1, excess // (2 * len(units)))
+                fit, whole = None, False
+        if fit is not None and (best is None or fit.gcv < best.gcv):
+            best = fit
+        if whole:
+            break
+    if best is None:
+        raise NetworkError(f"a first hidden layer of {widths[0]} units cannot hold any term; it needs at least 2")
+    return best.spline
 
 
 def ridge_refit(spline: Spline, X: Floats, y: Floats, weight: Floats, ridge: float, coordinates: Coordinates) -> Spline:

@@ -1,0 +1,169 @@
+"""From the units of a spline to a chain: how large each unit is made.
+
+A unit takes s·z + shift in place of z and hands on 1/s of what comes out. Where any s is exact, units are balanced:
+what goes in and what comes out weigh about the same, by a power of two, which changes no bit of the function and keeps
+training calm. Smooth activations are off by C/s, so that a tolerance decides s; those that saturate are exact up to
+some size, so that a box around the features does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from knotwork.errors import NetworkError
+from knotwork.network.activations import Activation, Kind, activation_rule
+from knotwork.network.chain import Chain, Conversion, Layer
+from knotwork.network.units import Draft, draft_units
+from knotwork.spline.model import Floats, Linear, Min, Spline, Term, hinges_of, knots_by_feature
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+# Of the size of the spline's parts: what smooth activations may be off when no tolerance is given.
+DEFAULT_TOLERANCE = 1e-3
+# Rescaling a layer changes what its neighbours weigh; the sweeps end when nothing moves, or here.
+MOST_SWEEPS = 50
+
+
+def count_units(spline: Spline, activation: str | nn.Module = "relu") -> tuple[int, ...]:
+    """Units that a spline needs in each of its hidden layers; :mod:`knotwork.network.units` says how many and why.
+
+    >>> from knotwork import Hinge
+    >>> a, b = Hinge(0, 1.0, 1), Hinge(1, 2.0, -1)
+    >>> count_units(Spline((a, Min((a, b), (1.0, 1.0))), [0.0], [[1.0], [1.0]], ("x", "z")))
+    (2, 3)
+    """
+    return draft_units(spline, activation_rule(activation)).widths if spline.terms else (0,)
+
+
+def spline_chain(
+    spline: Spline, rule: Activation, *, tolerance: float | None = None, box: ArrayLike | None = None
+) -> Chain:
+    """Write a spline as a chain with one hidden layer per degree."""
+    bound, sides = 0.0, None
+    if rule.kind is Kind.BOXED:
+        if box is None:
+            raise NetworkError(
+                f"{type(rule.module).__name__} holds a spline only on a box; pass box=(least, greatest) of the features"
+            )
+        sides = box_sides(box, len(spline.feature_names))
+    draft = draft_units(spline, rule, sides)
+    if rule.kind is Kind.EXACT:
+        scales = _balanced(draft)
+    elif rule.kind is Kind.SMOOTH:
+        if tolerance is None:
+            tolerance = DEFAULT_TOLERANCE * _spread(spline)
+        if not 0 < tolerance < np.inf:
+            raise NetworkError(f"tolerance must be positive, got {tolerance}")
+        scales = _within(draft, rule, tolerance)
+        bound = float(tolerance) if _is_off(spline, rule) else 0.0
+    else:
+        scales = _inside(draft, rule)
+    hidden: list[Layer] = []
+    before = np.ones(len(spline.feature_names))
+    lift = 0.0  # of the layer before: features are what they are
+    for layer, s in zip(draft.layers, scales, strict=True):
+        weight, bias = _unscale(layer.weight, layer.bias, before, lift)
+        hidden.append(_layer(s[:, None] * weight, s * bias + rule.shift))
+        before, lift = s, rule.lift
+    return Chain(
+        hidden=tuple(hidden),
+        output=_layer(*_unscale(draft.weight, draft.bias, before, lift)),
+        activation=rule,
+        modules=tuple(rule.new_module() for _ in hidden),
+        conversion=Conversion(bound=bound, box=None if sides is None else torch.from_numpy(sides.copy())),
+    )
+
+
+def _unscale(weight: Floats, bias: Floats, s: Floats, lift: float) -> tuple[Floats, Floats]:
+    """Turn a map of U = (act + lift)/s into one of act."""
+    weight = weight / s
+    return weight, bias + lift * weight.sum(axis=1)
+
+
+def _layer(weight: Floats, bias: Floats) -> Layer:
+    return Layer(torch.from_numpy(np.ascontiguousarray(weight)), torch.from_numpy(bias))
+
+
+def _balanced(draft: Draft) -> list[Floats]:
+    """Powers of two that bring the largest weight into a unit and the largest out of it together."""
+    into = [np.abs(layer.weight) for layer in draft.layers]
+    out = [*into[1:], np.abs(draft.weight)]
+    ones = np.ones(len(draft.bias))
+    scales = [np.ones(width) for width in draft.widths]
+    for _ in range(MOST_SWEEPS):
+        before = scales.copy()
+        for k in reversed(range(len(scales))):
+            inward = (into[k] / scales[k - 1] if k > 0 else into[k]).max(axis=1)
+            outward = (out[k] * (scales[k + 1] if k + 1 < len(scales) else ones)[:, None]).max(axis=0)
+            ratio = np.divide(outward, inward, out=np.ones(len(inward)), where=(inward > 0) & (outward > 0))
+            scales[k] = np.exp2(np.clip(np.round(np.log2(ratio) / 2), -500, 500))
+        if all(map(np.array_equal, before, scales)):
+            break
+    return scales
+
+
+def _within(draft: Draft, rule: Activation, tolerance: float) -> list[Floats]:
+    """Scales at which each unit uses an equal share of the tolerance.
+
+    A unit is off by C/s of its own, and an output by Σ gain·C/s over the units of all layers: R and the line hand on
+    the error of what they take without enlarging it, and the gains say how often.
+    """
+    gains = [np.where(layer.gain > 0, layer.gain, 1.0) for layer in draft.layers]
+    return [gain * max(rule.error, rule.line_error) * sum(draft.widths) / tolerance for gain in gains]
+
+
+def _is_off(spline: Spline, rule: Activation) -> bool:
+    errors = [rule.line_error if isinstance(term, Linear) else rule.error for term in spline.terms]
+    deep = any(isinstance(term, Min) for term in spline.terms)  # the sums are carried whatever the coefficients are
+    return deep or any(error > 0 and beta.any() for error, beta in zip(errors, spline.coef, strict=True))
+
+
+def _inside(draft: Draft, rule: Activation) -> list[Floats]:
+    """Powers of two that keep all units below the upper end on the box."""
+    scales: list[Floats] = []
+    for layer in draft.layers:
+        reach = layer.ends.max(axis=0)
+        # A unit that is zero all over the box may have any scale: its distance, so that it adds no rounding of its own.
+        reach = np.where(reach > 0, reach, np.abs(layer.ends).max(axis=0))
+        reach = np.where(reach > 0, reach, 1.0)
+        scales.append(np.exp2(np.floor(np.log2((rule.top - rule.shift) / reach))))
+    return scales
+
+
+def box_sides(box: Any, features: int) -> Floats:
+    """Read a box: (least, greatest), each a number or one per feature → (2, features)."""
+    try:
+        least, greatest = box
+        sides = np.stack([np.broadcast_to(np.asarray(side, dtype=np.float64), features) for side in (least, greatest)])
+    except (TypeError, ValueError) as error:
+        raise NetworkError(
+            f"box must be (least, greatest), each a number or one per feature ({features}), got {box!r}"
+        ) from error
+    if not (np.isfinite(sides).all() and (sides[0] <= sides[1]).all()):
+        raise NetworkError("box must be (least, greatest) with finite sides in order")
+    return sides
+
+
+def _spread(spline: Spline) -> float:
+    """Size of the spline's parts: Σ|β|·(spread of the feature's knots), at its greatest over the outputs."""
+    knots = knots_by_feature(spline.terms)
+
+    def width(feature: int) -> float:
+        found = knots.get(feature, [])
+        spread = max(found) - min(found) if len(set(found)) > 1 else max([abs(k) for k in found], default=1.0)
+        return spread or 1.0
+
+    def size(term: Term) -> float:
+        if isinstance(term, Min):
+            return min(s * width(h.feature) for h, s in zip(hinges_of(term), term.slopes, strict=True))
+        return width(term.features[0])
+
+    total = np.zeros(spline.intercept.size)
+    for term, beta in zip(spline.terms, spline.coef, strict=True):
+        total += np.abs(beta) * size(term)
+    return float(total.max()) or 1.0
