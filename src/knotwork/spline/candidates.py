@@ -42,6 +42,14 @@ def _absorb(products, r, length, projection, partner, q, norms, cross, dots):  #
             dots[i, k] -= new[i] * projection[k]
 
 
+@compiled
+def _absorb_all(products, factor, projection, partner, q, norms, cross, dots, base):  # type: ignore[no-untyped-def]
+    for m in range(len(products)):
+        _absorb(products[m], factor[:m, m].copy(), factor[m, m], projection[m], partner, q, norms, cross, dots)
+        if m == 0:
+            base[:] = norms
+
+
 class Candidates:
     """Candidates outside the span of a model.
 
@@ -54,11 +62,18 @@ class Candidates:
         self.partner, self.size = partner, 0
         self.q = np.empty((most, norms.size))
         self.norms, self.cross, self.dots = norms.copy(), cross.copy(), dots.copy()
-        self.base = self.norms
+        self.base = self.norms.copy()
 
     def absorb(self, products: Floats, r: Floats, length: float, projection: Floats) -> None:
         """Take a new column of the span into account: its raw products, and what it has along the earlier columns."""
         _absorb(products, r, length, projection, self.partner, self.q, self.norms, self.cross, self.dots)
         self.size += 1
         if self.size == 1:
-            self.base = self.norms.copy()
+            self.base[:] = self.norms
+
+    def absorb_span(self, products: Floats, factor: Floats, projection: Floats) -> None:
+        """Take a whole span into account: raw products of its columns (m, C), their triangular factor (m, m)."""
+        _absorb_all(
+            products, factor, projection, self.partner, self.q, self.norms, self.cross, self.dots, self.base
+        )  # fmt: skip
+        self.size = len(products)

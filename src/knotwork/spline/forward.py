@@ -158,7 +158,7 @@ class _Search:
         self.terms += move.terms
         self.counter += 2 if self.rules.count_pairs else len(move.terms)
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
-        if self._families is not None:
+        if self._families is not None and not self.is_full:
             m = len(self._raw)
             self._families.adopt(move.terms, self._raw, self._factor[:m, :m], self._projection[:m])
 

@@ -181,8 +181,7 @@ class Families:
         opening = self._sums.open(parent, features)
         dots = opening.responses.reshape(-1, projection.shape[1])
         table = Candidates(self._partner, opening.norms.ravel(), np.zeros(dots.shape[0]), dots, self._most)
-        for m, products in enumerate(self._sums.products([parent], span)[0].reshape(len(span), -1)):
-            table.absorb(products, factor[:m, m].copy(), float(factor[m, m]), projection[m])
+        table.absorb_span(self._sums.products([parent], span)[0].reshape(len(span), -1), factor, projection)
         # A child that is zero on the rows has a norm of rounding errors; nothing is left of it outside any span.
         table.base[opening.norms.ravel() <= NOTHING * opening.norms.max()] = np.inf
         return _Family(table, opening.mass.min(axis=0) >= self._options.least_mass)

@@ -27,6 +27,9 @@ from knotwork.spline.moments.evaluate import encode, evaluate_term
 from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable
 from knotwork.spline.workers import Workers
 
+# Feature, knot, sign and slope of a term's hinges, and whether they are multiplied.
+_Arrays = tuple[NDArray[np.int64], Floats, NDArray[np.int64], Floats, bool]
+
 # Rows whose values stay in the nearest cache while all features pass over them.
 TILE = 1024
 
@@ -218,8 +221,9 @@ class CpuChildren:
         self._columns, self._y, self._weights = columns, y, weights
         self._slopes, self._product = np.ones(len(columns)) if product else slopes, product
         self._knots = grid.knots * self._slopes[grid.feature]
-        if grid.most_bins > 256:
-            raise ValueError(f"children have at most 255 knots a feature, got {grid.most_bins - 1}")
+        self._bins = grid.most_bins
+        if self._bins > 256:
+            raise ValueError(f"children have at most 255 knots a feature, got {self._bins - 1}")
         d, n = columns.shape
         self._codes: NDArray[np.uint8] = np.empty((d, n), np.uint8)
         parts = workers.split(d, work=n * d * 4)
@@ -230,6 +234,7 @@ class CpuChildren:
 
         workers.run(task, len(parts))
         self._parents: dict[Hinges, _Parent] = {}
+        self._laid_out: dict[Hinges, _Arrays] = {}
 
     def _knots_of(self, f: int) -> Floats:
         return self._knots[self.grid.offsets[f] + 1 : self.grid.offsets[f + 1]]
@@ -275,9 +280,12 @@ class CpuChildren:
             evaluate_term(self._columns, 0, value.size, *self._arrays(term), value)
         return self._products_with([self._parents[p] for p in parents], self._weighted(values))
 
-    def _arrays(self, term: Hinges) -> tuple[NDArray[np.int64], Floats, NDArray[np.int64], Floats, bool]:
-        table = TermTable.of([term], self._slopes, self._product)
-        return table.feature, table.knot, table.sign, table.slope, table.product
+    def _arrays(self, term: Hinges) -> _Arrays:
+        # Every new parent is met by all terms so far.
+        if term not in self._laid_out:
+            table = TermTable.of([term], self._slopes, self._product)
+            self._laid_out[term] = table.feature, table.knot, table.sign, table.slope, table.product
+        return self._laid_out[term]
 
     def _weighted(self, values: Floats) -> Floats:
         return values if self._weights.size == 0 else values * self._weights
@@ -320,7 +328,7 @@ class CpuChildren:
         return out
 
     def _sum_products(self, parent: _Parent, values: Floats, part: tuple[int, int], out: Floats) -> None:
-        tables = np.zeros((part[1] - part[0], len(values), 3, self.grid.most_bins, 2))
+        tables = np.zeros((part[1] - part[0], len(values), 3, self._bins, 2))
         _product_sums(
             self._columns, self._slopes, self._codes, values, parent.rows, parent.value, parent.features,
             parent.below, parent.above, part, self._product, tables,
