@@ -26,10 +26,10 @@ from knotwork.spline.forward import Step
 from knotwork.spline.model import CHUNK, Floats, Spline, Term
 
 # Newton's steps solve a system of this many coefficients at most; larger ones go by quasi-Newton steps.
-MOST_NEWTON = 300
+MOST_NEWTON = 200
 MOST_STEPS = 100
 # A Newton step whose promised gain is below this share of the objective is the last: the next one would be its square.
-SETTLED = 1e-7
+SETTLED = 1e-6
 # The intercepts are not to be shrunk, but a class of one row may ask for minus infinity where weights are extreme.
 INTERCEPT_RIDGE = 1e-8
 
@@ -286,17 +286,20 @@ class _Problem:
         """Return Σ w·A⊗bbᵀ with A = Cᵀ(diag p − ppᵀ)C, as a matrix over (contrast, column)."""
         n, columns = self.columns.shape
         classes, k = self.contrast.shape
+        # Many classes cost most here, and a step need not be exact: the gradient says when it is done.
+        precision = np.float64 if k == 1 else np.float32
+        contrast = self.contrast.astype(precision)
         own = np.zeros((classes, columns, columns))
         outer = np.zeros((k * columns, k * columns))
         for start in range(0, n, CHUNK):
             rows = slice(start, start + CHUNK)
-            b, p, w = self.columns[rows], probabilities[rows], self.weights[rows]
+            b, p, w = (v[rows].astype(precision) for v in (self.columns, probabilities, self.weights))
             if k == 1:  # A is a number, 2·p·(1 − p) in these contrasts
                 outer += (b * (2 * w * p[:, 0] * p[:, 1])[:, None]).T @ b
                 continue
             for c in range(classes):
                 own[c] += (b * (w * p[:, c])[:, None]).T @ b
-            root = np.sqrt(w)[:, None] * (p @ self.contrast)
+            root = np.sqrt(w)[:, None] * (p @ contrast)
             mixed = (root[:, :, None] * b[:, None, :]).reshape(len(b), -1)
             outer -= mixed.T @ mixed
         if k > 1:
@@ -350,7 +353,7 @@ class _Problem:
             return value, ((axes.T @ self.gradient(inner, probabilities) @ class_axes) * unit).ravel()
 
         start = ((axes.T @ theta @ class_axes) / unit).ravel()
-        bound = 1e-5 * np.sqrt(1.0 + target(start)[0])
+        bound = 1e-4 * np.sqrt(1.0 + target(start)[0])
         found = minimize(
             target, start, jac=True, method="L-BFGS-B",
             options={"maxiter": 1000, "maxfun": 1500, "maxcor": 20, "ftol": 1e-12, "gtol": bound},
