@@ -4,11 +4,12 @@ A spline makes a good start when it is narrow enough for the network and has no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from knotwork.errors import NetworkError
@@ -18,6 +19,7 @@ from knotwork.network.convert import rescale_spline, spline_chain, spline_units
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.reshape import reshape_chain
 from knotwork.spline.fit import FitOptions, fit_spline
+from knotwork.spline.likelihood import default_terms, fit_classes
 from knotwork.spline.model import Floats, Spline
 
 
@@ -31,11 +33,38 @@ def fit_spline_to_width(
     width: int,
 ) -> Spline:
     """Fit a spline with as many terms as ``width`` units can hold."""
-    most = min(width + 1, options.max_terms or width + 1)
-    default = min(200, max(20, 2 * X.shape[1])) + 1
-    most = min(most, options.max_terms or default)
+
+    def fit(most: int) -> Spline:
+        return fit_spline(X, y, weights=weights, names=names, options=replace(options, max_terms=most)).spline
+
+    return _narrowed(fit, options.max_terms or min(200, max(20, 2 * X.shape[1])) + 1, rule, width)
+
+
+def fit_classes_to_width(
+    X: Floats,
+    codes: NDArray[np.intp],
+    classes: int,
+    weights: Floats | None,
+    names: Sequence[str],
+    options: FitOptions,
+    rule: Activation,
+    width: int,
+    ridge: float,
+) -> Spline:
+    """Fit logits with as many terms as ``width`` units can hold."""
+
+    def fit(most: int) -> Spline:
+        terms = replace(options, max_terms=most)
+        return fit_classes(X, codes, classes, weights=weights, names=names, options=terms, ridge=ridge).spline
+
+    return _narrowed(fit, options.max_terms or default_terms(*X.shape), rule, width)
+
+
+def _narrowed(fit: Callable[[int], Spline], most: int, rule: Activation, width: int) -> Spline:
+    """Fit with fewer and fewer terms until the units suffice."""
+    most = min(most, width + 1)
     while most >= 2:
-        spline = fit_spline(X, y, weights=weights, names=names, options=replace(options, max_terms=most)).spline
+        spline = fit(most)
         excess = len(spline_units(spline, rule)[0].knot) - width
         if excess <= 0:
             return spline

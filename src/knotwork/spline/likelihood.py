@@ -30,6 +30,8 @@ MOST_NEWTON = 200
 MOST_STEPS = 100
 # A Newton step whose promised gain is below this share of the objective is the last: the next one would be its square.
 SETTLED = 1e-6
+# Products in a sum of outer products beyond which single precision pays.
+LARGE = 1e7
 # The intercepts are not to be shrunk, but a class of one row may ask for minus infinity where weights are extreme.
 INTERCEPT_RIDGE = 1e-8
 
@@ -108,7 +110,7 @@ def fit_classes(
     ridge: float = 0.1,
     report: Callable[[Step], None] | None = None,
 ) -> ClassFit:
-    """Fit logits to finite data: X (N, d), codes (N,) from 0 to classes − 1, all present, weights (N,) all positive.
+    """Fit logits to finite data: X (N, d), codes (N,) from 0 to classes − 1, weights (N,) all positive.
 
     >>> x = np.linspace(-1.0, 1.0, 200)[:, None]
     >>> fit = fit_classes(x, (np.abs(x[:, 0]) < 0.5).astype(int), 2)
@@ -260,7 +262,9 @@ class _Problem:
 
     def start(self) -> Floats:
         """Return the coefficients of the intercept alone: (1 + M, K − 1)."""
-        shares = np.bincount(self.codes, self.weights, minlength=len(self.contrast)) / self.weights.sum()
+        rows = np.bincount(self.codes, self.weights, minlength=len(self.contrast))
+        # A class without rows, which the caller may know from elsewhere, starts at a tenth of the least.
+        shares = np.where(rows > 0, rows, 0.1 * rows[rows > 0].min()) / self.weights.sum()
         theta = np.zeros((self.columns.shape[1], self.contrast.shape[1]))
         theta[0] = np.log(shares) @ self.contrast
         return theta
@@ -286,8 +290,8 @@ class _Problem:
         """Return Σ w·A⊗bbᵀ with A = Cᵀ(diag p − ppᵀ)C, as a matrix over (contrast, column)."""
         n, columns = self.columns.shape
         classes, k = self.contrast.shape
-        # Many classes cost most here, and a step need not be exact: the gradient says when it is done.
-        precision = np.float64 if k == 1 else np.float32
+        # Most of the time goes here, and a step need not be exact: the gradient says when it is done.
+        precision = np.float32 if n * (k * columns) ** 2 > LARGE else np.float64
         contrast = self.contrast.astype(precision)
         own = np.zeros((classes, columns, columns))
         outer = np.zeros((k * columns, k * columns))
