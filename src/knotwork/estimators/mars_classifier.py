@@ -139,12 +139,12 @@ class MarsClassifier(LogitMixin, ClassifierMixin, MarsBase):
     @property
     def deviance_(self) -> float:
         """−2·log-likelihood of the training rows."""
-        return self._fitted.deviance
+        return self.fit_.deviance
 
     @property
     def null_deviance_(self) -> float:
         """−2·log-likelihood of the class shares alone."""
-        return self._fitted.null_deviance
+        return self.fit_.null_deviance
 
     def _summarise(self) -> str:
         return summarise_classes(self.fit_, [str(label) for label in self.classes_])

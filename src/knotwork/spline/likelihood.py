@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -291,7 +292,7 @@ class _Problem:
         n, columns = self.columns.shape
         classes, k = self.contrast.shape
         # Most of the time goes here, and a step need not be exact: the gradient says when it is done.
-        precision = np.float32 if n * (k * columns) ** 2 > LARGE else np.float64
+        precision: Any = np.float32 if n * (k * columns) ** 2 > LARGE else np.float64
         contrast = self.contrast.astype(precision)
         own = np.zeros((classes, columns, columns))
         outer = np.zeros((k * columns, k * columns))
