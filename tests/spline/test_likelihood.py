@@ -28,14 +28,25 @@ def example(seed, classes, n=50, terms=3):
 @given(seed=st.integers(0, 1000), classes=st.integers(2, 6), ridge=st.sampled_from([0.01, 0.1, 3.0]))
 def test_logits_are_those_of_a_slow_maximiser(newton, seed, classes, ridge):
     basis, codes, weights, units = example(seed, classes)
+    exact = multinomial_logits(basis, codes, classes, weights, ridge, units)
+    problem = likelihood._Problem.of(basis, codes, classes, weights, ridge, units)
+
+    def objective(fit):
+        theta = np.vstack([(exact[0] + problem.centre @ exact[1])[None], exact[1] * units[:, None]]) @ problem.contrast
+        least = problem.objective(theta)[0]
+        return float(ridge * np.square(fit.contrast).sum() / 2 - fit.log_likelihood), least
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(likelihood, "MOST_NEWTON", 10**9 if newton else 0)
+        reached, least = objective(fit_logits(basis, codes, classes, weights, ridge, units))
+        assert least - 1e-6 <= reached <= least + 1e-5 * (1 + least)
+        patch.setattr(likelihood, "SETTLED", 1e-13)
+        patch.setattr(likelihood, "QUASI_SETTLED", 1e-9)
         fit = fit_logits(basis, codes, classes, weights, ridge, units)
-    intercept, coef = multinomial_logits(basis, codes, classes, weights, ridge, units)
+    intercept, coef = exact
     if classes == 2:
         intercept, coef = intercept[1:] - intercept[:1], coef[:, 1:] - coef[:, :1]
-    close = 1e-6 if newton else 2e-3
-    np.testing.assert_allclose(basis @ fit.coef + fit.intercept, basis @ coef + intercept, atol=close)
+    np.testing.assert_allclose(basis @ fit.coef + fit.intercept, basis @ coef + intercept, atol=1e-4)
 
 
 def test_wald_is_the_rise_in_deviance_where_the_likelihood_is_a_parabola():

@@ -31,6 +31,8 @@ MOST_NEWTON = 200
 MOST_STEPS = 100
 # A Newton step whose promised gain is below this share of the objective is the last: the next one would be its square.
 SETTLED = 1e-6
+# Quasi-Newton steps end at this gradient, in units in which the curvature began as one, over the objective's root.
+QUASI_SETTLED = 1e-4
 # Products in a sum of outer products beyond which single precision pays.
 LARGE = 1e7
 # The intercepts are not to be shrunk, but a class of one row may ask for minus infinity where weights are extreme.
@@ -358,7 +360,7 @@ class _Problem:
             return value, ((axes.T @ self.gradient(inner, probabilities) @ class_axes) * unit).ravel()
 
         start = ((axes.T @ theta @ class_axes) / unit).ravel()
-        bound = 1e-4 * np.sqrt(1.0 + target(start)[0])
+        bound = QUASI_SETTLED * np.sqrt(1.0 + target(start)[0])
         found = minimize(
             target, start, jac=True, method="L-BFGS-B",
             options={"maxiter": 1000, "maxfun": 1500, "maxcor": 20, "ftol": 1e-12, "gtol": bound},
