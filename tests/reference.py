@@ -183,3 +183,31 @@ class ChildSearch(Search):
         for term in terms:
             self.columns.append(self.column(term))
         self.rss = rss(self.basis, self.y)
+
+
+def multinomial_logits(
+    basis: np.ndarray, codes: np.ndarray, classes: int, weights: np.ndarray, ridge: float, units: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Symmetric logits by explicit Newton steps on one coefficient per class and column, row by row.
+
+    Their sum over the classes is free; the ridge and a share of the intercepts' squares put it at zero.
+    """
+    n, terms = basis.shape
+    columns = np.column_stack([np.ones(n), basis / units - np.average(basis / units, axis=0, weights=weights)])
+    penalty = np.repeat(np.array([1e-8] + [ridge] * terms), classes)
+    theta = np.zeros((1 + terms) * classes)
+    for _ in range(60):
+        slope, curvature = penalty * theta, np.diag(penalty).astype(float)
+        for b, code, w in zip(columns, codes, weights, strict=True):
+            odds = np.exp(b @ theta.reshape(1 + terms, classes))
+            p = odds / odds.sum()
+            slope += w * np.kron(b, p - np.eye(classes)[code])
+            curvature += w * np.kron(np.outer(b, b), np.diag(p) - np.outer(p, p))
+        step = np.linalg.lstsq(curvature, slope, rcond=1e-14)[0]
+        theta = theta - step * min(1.0, 5.0 / np.abs(step).max())
+        if np.abs(step).max() < 1e-9:
+            break
+    table = theta.reshape(1 + terms, classes)
+    table = table - table.mean(axis=1, keepdims=True)
+    coef = table[1:] / units[:, None]
+    return table[0] - np.average(basis, axis=0, weights=weights) @ coef, coef

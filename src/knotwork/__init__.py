@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
     from knotwork.estimators.mars_classifier import MarsClassifier as MarsClassifier
     from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
+    from knotwork.estimators.splinenet_classifier import SplineNetClassifier as SplineNetClassifier
     from knotwork.io import load as load
     from knotwork.io import save as save
     from knotwork.network.convert import to_network as to_network
@@ -37,6 +38,7 @@ _HOME = {
     "Min": "knotwork.spline.model",
     "Product": "knotwork.spline.model",
     "Spline": "knotwork.spline.model",
+    "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
     "deepen": "knotwork.network.reshape",
     "init_": "knotwork.network.init",

@@ -25,12 +25,15 @@ ARRAYS = "model.safetensors"
 
 # What can be saved, and the modules that define it.
 KINDS = {
+    "MarsClassifier": "knotwork.estimators.mars_classifier",
     "MarsRegressor": "knotwork.estimators.mars",
     "Sequential": "torch.nn.modules.container",
     "Spline": "knotwork.spline.model",
+    "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
 }
 RECORDS = {
+    "ClassFit": "knotwork.spline.likelihood",
     "Column": "knotwork.data.table",
     "Conversion": "knotwork.network.chain",
     "Hinge": "knotwork.spline.model",
@@ -64,10 +67,12 @@ LAYERS = {
     "SiLU": ("inplace",),
     "Softplus": ("beta", "threshold"),
 }
-_SHARED = ("encoder_", "n_features_in_", "_flat_output")
+_SHARED = ("encoder_", "n_features_in_")
 FITTED = {
-    "MarsRegressor": ("fit_", *_SHARED),
-    "SplineNetRegressor": ("network_", "spline_", "history_", *_SHARED),
+    "MarsClassifier": ("fit_", "classes_", *_SHARED),
+    "MarsRegressor": ("fit_", "_flat_output", *_SHARED),
+    "SplineNetClassifier": ("network_", "spline_", "history_", "classes_", *_SHARED),
+    "SplineNetRegressor": ("network_", "spline_", "history_", "_flat_output", *_SHARED),
 }
 # Names of the columns, for models fitted to a table; what set_output was told.
 OPTIONAL = ("feature_names_in_", "_sklearn_output_config")
@@ -138,6 +143,8 @@ class Writer:
     def _array(self, array: NDArray[Any], path: str) -> dict[str, Any]:
         if array.dtype == object and array.ndim == 1 and all(isinstance(item, str) for item in array):
             return {"text": [str(item) for item in array]}
+        if array.dtype.kind == "U" and array.ndim == 1:
+            return {"text": array.tolist(), "width": array.dtype.itemsize // 4}
         if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
             raise _cannot_save(path, f"an array of {array.dtype}")
         # Products of equal matrices in another layout differ in their last bits.
@@ -262,6 +269,8 @@ class Reader:
                 return self._entries(entries)
             case {"float": str(text)}:
                 return float(text)
+            case {"text": list(items), "width": int(width)}:
+                return np.array([str(item) for item in items], dtype=f"U{width}")
             case {"text": list(items)}:
                 return np.array([str(item) for item in items], dtype=object)
             case {"array": _}:

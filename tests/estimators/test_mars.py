@@ -200,7 +200,8 @@ def test_weights_that_sum_to_one_are_warned_about():
     ("parameter", "value"),
     [
         ("max_terms", 1), ("max_terms", 2.5), ("max_degree", 0), ("max_degree", "all"), ("penalty", -2),
-        ("penalty", "two"), ("threshold", -0.1), ("threshold", 1.0), ("minspan", 0), ("endspan", 0), ("max_knots", 0), ("max_knots", "all"), ("compat", "mars"),
+        ("penalty", "two"), ("threshold", -0.1), ("threshold", 1.0), ("minspan", 0), ("endspan", 0),
+        ("max_knots", 0), ("max_knots", "all"), ("compat", "mars"),
         ("backend", "cuda"), ("n_jobs", 0), ("interaction", "sum"), ("max_parents", 0), ("verbose", -1),
     ],
 )  # fmt: skip

@@ -57,7 +57,7 @@ def test_the_network_takes_raw_features_as_the_encoder_orders_them():
 
 def test_training_helps_where_the_truth_is_not_additive(data):
     X, y = data
-    model = kw.SplineNetRegressor(hidden=(64, 64), epochs=60, random_state=0).fit(X[:400], y[:400])
+    model = kw.SplineNetRegressor(hidden=(64, 64), max_degree=1, epochs=60, random_state=0).fit(X[:400], y[:400])
     test = np.mean((model.predict(X[400:]) - y[400:]) ** 2)
     assert test < 0.5 * np.mean((model.spline_(X[400:]) - y[400:]) ** 2)
 
@@ -172,3 +172,27 @@ def test_missing_values_are_refused_with_advice(data):
     X, y = data
     with pytest.raises(ValueError, match=r"column 'a' contains NaN.*SimpleImputer"):
         kw.SplineNetRegressor().fit(pd.DataFrame({"a": np.where(X[:, 0] > 1, np.nan, X[:, 0]), "b": X[:, 1]}), y)
+
+
+def test_the_degree_is_chosen_on_the_validation_rows():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(600, 4))
+    noise = rng.normal(size=600) * 0.05
+    together = kw.SplineNetRegressor(hidden=(64, 64), epochs=1, random_state=0).fit(X, X[:, 0] * X[:, 1] * 4 + noise)
+    assert any(isinstance(term, kw.Min) for term in together.spline_.terms)
+    apart = kw.SplineNetRegressor(hidden=(64, 64), epochs=1, random_state=0).fit(X, np.abs(X[:, 0] - 0.5) + noise)
+    assert not any(isinstance(term, kw.Min) for term in apart.spline_.terms)
+    losses = [
+        kw.SplineNetRegressor(hidden=(64, 64), max_degree=degree, epochs=0, random_state=0)
+        .fit(X, X[:, 0] * X[:, 1] * 4 + noise)
+        .history_.validation_loss[0]
+        for degree in (1, 2, "auto")
+    ]
+    assert losses[2] == min(losses[:2])
+
+
+def test_one_hidden_layer_has_no_room_for_interactions():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 3))
+    model = kw.SplineNetRegressor(hidden=(64,), epochs=1, random_state=0).fit(X, X[:, 0] * X[:, 1])
+    assert not any(isinstance(term, kw.Min) for term in model.spline_.terms)

@@ -121,7 +121,9 @@ def interaction_cases() -> list[Case]:
     """Ten tables with interactions: products, thresholds and ratios made here, and the three real ones."""
     cases = []
     truths = {
-        "sine of a product": lambda X: 10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3],
+        "sine of a product": lambda X: (
+            10 * np.sin(np.pi * X[:, 0] * X[:, 1]) + 20 * (X[:, 2] - 0.5) ** 2 + 10 * X[:, 3]
+        ),
         "product": lambda X: 8 * X[:, 0] * X[:, 1] + 3 * X[:, 2],
         "corner": lambda X: 20 * np.maximum(X[:, 0] - 0.4, 0) * np.maximum(0.7 - X[:, 1], 0) + X[:, 4],
         "two pairs": lambda X: 6 * X[:, 0] * X[:, 1] - 9 * np.maximum(X[:, 2] - 0.5, 0) * X[:, 3],

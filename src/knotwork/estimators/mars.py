@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
 
@@ -17,7 +20,7 @@ from knotwork.estimators.inputs import (
 from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise
 from knotwork.progress import forward_progress
-from knotwork.spline.fit import fit_spline
+from knotwork.spline.fit import MAX_PARENTS, fit_spline
 from knotwork.spline.model import Floats
 
 
@@ -59,6 +62,10 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         The columns that interactions may use; None is all.
     max_parents : int, default 20
         Terms whose interactions are searched at a time; those that would have helped least leave the list.
+    scale_responses : bool, default False
+        With several responses: let each count by its own deviation in the search, whatever its unit. False adds up
+        their squared errors as they are, so that a response in small units hardly counts. The coefficients are those of
+        the responses as given either way; ``gcv_`` and ``rss_`` are sums over the scaled ones if True.
 
     Attributes
     ----------
@@ -84,6 +91,36 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     0.57
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **MarsBase._parameter_constraints,
+        "scale_responses": ["boolean"],
+    }
+
+    def __init__(
+        self,
+        max_terms: int | None = None,
+        max_degree: int | str = 1,
+        penalty: float | None = None,
+        threshold: float = 1e-3,
+        minspan: int | None = None,
+        endspan: int | None = None,
+        max_knots: int | str | None = "auto",
+        interaction: str = "min",
+        compat: str | None = None,
+        backend: str = "auto",
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        interacting: Sequence[str | int] | None = None,
+        max_parents: int = MAX_PARENTS,
+        scale_responses: bool = False,
+    ) -> None:
+        super().__init__(
+            max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, minspan=minspan,
+            endspan=endspan, max_knots=max_knots, interaction=interaction, compat=compat, backend=backend,
+            n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents,
+        )  # fmt: skip
+        self.scale_responses = scale_responses
+
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the spline: X (N, d) table or array, y (N,) or (N, p), weights (N,) not negative."""
@@ -98,15 +135,22 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         if sample_weight is not None:
             weights, kept = read_weights(sample_weight, matrix)
             matrix, response, weights = matrix[kept], response[kept], weights[kept]
+        targets = response.reshape(len(response), -1)
+        scaled = self.scale_responses and targets.shape[1] > 1
+        scale = _deviations(targets, weights) if scaled else np.ones(targets.shape[1])
         with forward_progress(bool(self.verbose)) as report:
             fitted = fit_spline(
                 matrix,
-                response.reshape(len(response), -1),
+                targets / scale if scaled else targets,
                 weights=weights,
                 names=encoder.feature_names,
                 options=self._options(encoder),
                 report=report,
             )
+        if scaled:
+            spline = fitted.spline
+            spline = replace(spline, intercept=spline.intercept * scale, coef=spline.coef * scale)
+            fitted = replace(fitted, spline=spline)
         self.fit_ = at_rows(fitted, kept)
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1
@@ -119,3 +163,14 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
 
     def _summarise(self) -> str:
         return summarise(self.fit_)
+
+
+def _deviations(y: Floats, weights: Floats | None) -> Floats:
+    """Return the standard deviations of responses, 1 for a constant one: (N, p) → (p,)."""
+    # Halved range first: squares of 1e200 do not exist.
+    width = y.max(axis=0) / 2 - y.min(axis=0) / 2
+    width = np.where(width > 0, width, 1.0)
+    inner = y / width
+    mean = np.average(inner, axis=0, weights=weights)
+    deviation: Floats = np.sqrt(np.average(np.square(inner - mean), axis=0, weights=weights)) * width
+    return np.where(deviation > 0, deviation, 1.0)

@@ -7,8 +7,7 @@ from dataclasses import replace
 from numbers import Real
 from typing import Any, ClassVar, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -20,22 +19,16 @@ from knotwork.estimators.inputs import (
     read_weights,
     unchanged_on_failure,
 )
+from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise_classes
 from knotwork.progress import forward_progress
 from knotwork.spline.fit import MAX_PARENTS
-from knotwork.spline.likelihood import fit_classes, softmax
+from knotwork.spline.likelihood import fit_classes
 from knotwork.spline.model import Floats
 
 
-def probabilities(logits: Floats) -> Floats:
-    """Return class probabilities: from log-odds (N,) → (N, 2), from logits (N, K) → (N, K)."""
-    if logits.ndim == 1:
-        logits = np.stack([np.zeros_like(logits), logits], axis=1)
-    return softmax(logits)[0]
-
-
-class MarsClassifier(ClassifierMixin, MarsBase):
+class MarsClassifier(LogitMixin, ClassifierMixin, MarsBase):
     """Two or many classes by a spline of their logits: the terms of MARS, the coefficients of multinomial likelihood.
 
     logit_k(x) = intercept_k + Σ β_mk·h_m(x) with hinges h(u) = max(0, u) of single features. All classes share the
@@ -147,29 +140,15 @@ max_parents
         matrix = read_table(self, X)
         return self.spline_(matrix)
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class: (N, K), in the order of ``classes_``."""
-        return probabilities(self.decision_function(X))
-
-    def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithms of the probabilities: (N, K)."""
-        logits = self.decision_function(X)
-        return softmax(np.stack([np.zeros_like(logits), logits], axis=1) if logits.ndim == 1 else logits)[1]
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class: (N,)."""
-        logits = self.decision_function(X)
-        return self.classes_[(logits > 0).astype(np.intp) if logits.ndim == 1 else logits.argmax(axis=1)]
-
     @property
     def deviance_(self) -> float:
         """−2·log-likelihood of the training rows."""
-        return self._fitted.deviance
+        return self.fit_.deviance
 
     @property
     def null_deviance_(self) -> float:
         """−2·log-likelihood of the class shares alone."""
-        return self._fitted.null_deviance
+        return self.fit_.null_deviance
 
     def _summarise(self) -> str:
         return summarise_classes(self.fit_, [str(label) for label in self.classes_])

@@ -18,8 +18,10 @@ from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.assemble import count_units
 from knotwork.network.chain import Layer, build
 from knotwork.network.coordinates import Coordinates, fold
+from knotwork.network.losses import LogLoss, SquaredError
 from knotwork.network.reshape import FILLS
-from knotwork.network.starts import fit_spline_to_width, ridge_refit, spline_start
+from knotwork.network.starts import fit_classes_to_width, fit_spline_to_width, ridge_refit, spline_start
+from knotwork.network.tasks import Target, read_target
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
@@ -45,6 +47,8 @@ class InitReport:
     units : hidden units that the function needs, of each layer; the others are live and add nothing yet
     max_difference, mean_difference : |module − spline| on some of the rows
     seconds : time taken
+    task : "regression" or "classification"
+    classes : the labels in the order of the outputs (of two, the one output is the log-odds of the second)
     """
 
     spline: Spline
@@ -52,6 +56,8 @@ class InitReport:
     max_difference: float
     mean_difference: float
     seconds: float
+    task: str = "regression"
+    classes: tuple[Any, ...] | None = None
 
 
 def init_(
@@ -64,8 +70,8 @@ def init_(
     max_terms: int | None = None,
     max_degree: int = 1,
     penalty: float | None = None,
-    threshold: float = 1e-3,
-    ridge: float = 1e-3,
+    threshold: float | None = None,
+    ridge: float | None = None,
     sample_weight: ArrayLike | None = None,
     random_state: int | None = None,
     n_jobs: int | None = None,
@@ -77,9 +83,12 @@ def init_(
     module : a chain of Linear layers with an activation in between (a module each, one for all, or ReLU called in
         ``forward``); Dropout, Flatten and Identity may stand anywhere. dtype, device and everything else about it stay
         as they are
-    X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them
-    task : "auto" or "regression"
-    fill, max_terms, max_degree, penalty, threshold, ridge : as in ``SplineNetRegressor``
+    X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them; for classes (N,) labels
+    task : "regression", "classification" (the outputs become logits; one output tells two classes apart) or "auto":
+        classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
+    fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; None is their
+        default
+    max_degree : most features in a term; each degree takes a hidden layer
 
     Returns
     -------
@@ -97,36 +106,48 @@ def init_(
     """
     start = time.perf_counter()
     for fine, text, got in (
-        (task in ("auto", "regression"), "task must be 'auto' or 'regression'", task),
         (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
         (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
         (not isinstance(max_degree, str) and max_degree >= 1, "max_degree must be at least 1", max_degree),
         (penalty is None or penalty >= -1, "penalty must be at least -1", penalty),
-        (0 <= threshold < 1, "threshold must be at least 0 and less than 1", threshold),
-        (0 <= ridge < np.inf, "ridge must be 0 or positive", ridge),
+        (threshold is None or 0 <= threshold < 1, "threshold must be at least 0 and less than 1", threshold),
+        (ridge is None or 0 <= ridge < np.inf, "ridge must be 0 or positive", ridge),
     ):
         if not fine:
             raise NetworkError(f"{text}, got {got!r}")
     linears, rule = _find_chain(module)
-    rows, targets = _read(X, y, linears)
+    rows, target = _read(X, y, linears, task)
+    outputs = linears[-1].out_features
     weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (len(rows),) or not np.isfinite(weight).all() or (weight <= 0).any():
         raise NetworkError(f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape}")
-    coordinates = Coordinates.of(rows, targets, weight)
+    loss = SquaredError() if target.classes is None else LogLoss(outputs)
+    coordinates = loss.coordinates(rows, target.values, weight)
     _warn_of_scales(coordinates)
     widths = tuple(layer.out_features for layer in linears[:-1])
-    carry = 2 * targets.shape[1]
+    carry = 2 * outputs
     for k, width in enumerate(widths[1:], start=1):
         if width < carry:
             raise NetworkError(f"hidden layer {k} needs a width of at least {carry} to carry the outputs, got {width}")
 
     options = FitOptions(
-        max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, threads=thread_count(n_jobs)
-    )
+        max_terms=max_terms, max_degree=max_degree, penalty=penalty, threads=thread_count(n_jobs),
+        threshold=(1e-3 if target.classes is None else 1e-4) if threshold is None else threshold,
+    )  # fmt: skip
     names = [f"x{k}" for k in range(rows.shape[1])]
     weights = None if sample_weight is None else weight
-    spline = fit_spline_to_width(rows, targets, weights, names, options, rule, widths)
-    spline = ridge_refit(spline, rows, targets, weight, ridge, coordinates)
+    if target.classes is None:
+        spline = fit_spline_to_width(rows, target.values, weights, names, options, rule, widths)
+        spline = ridge_refit(spline, rows, target.values, weight, 1e-3 if ridge is None else ridge, coordinates)
+    else:
+        spline = fit_classes_to_width(
+            rows, target.values, len(target.classes), weights, names, options, rule, widths,
+            0.1 if ridge is None else ridge,
+        )  # fmt: skip
+        if outputs == 2:  # log-odds as two logits
+            spline = replace(
+                spline, intercept=np.array([-0.5, 0.5]) * spline.intercept, coef=spline.coef * np.array([-0.5, 0.5])
+            )
     rng = np.random.default_rng(random_state)
     chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
 
@@ -158,6 +179,8 @@ def init_(
         max_difference=float(difference.max()),
         mean_difference=float(difference.mean()),
         seconds=time.perf_counter() - start,
+        task=target.task,
+        classes=target.classes,
     )
 
 
@@ -223,23 +246,27 @@ def _describe(activation: nn.Module) -> str:
     return f"{activation}{slope}"
 
 
-def _read(X: Any, y: Any, linears: list[nn.Linear]) -> tuple[Floats, Floats]:
-    rows, targets = (_to_numpy(v) for v in (X, y))
+def _read(X: Any, y: Any, linears: list[nn.Linear], task: str) -> tuple[Floats, Target]:
+    rows = _to_numpy(X)
     rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
     if rows.ndim != 2 or rows.shape[1] != linears[0].in_features:
         raise NetworkError(f"the first Linear takes {linears[0].in_features} features, got X of shape {rows.shape}")
-    targets = targets[:, None] if targets.ndim == 1 else targets
-    if targets.shape != (len(rows), linears[-1].out_features):
+    outputs = linears[-1].out_features
+    target = read_target(y, outputs, task)
+    expected = (len(rows), outputs) if target.classes is None else (len(rows),)
+    if target.values.shape != expected:
         raise NetworkError(
-            f"y must have one row per row of X and one column per output, here "
-            f"{(len(rows), linears[-1].out_features)}, got {targets.shape}"
+            f"y must have one row per row of X and one column per output, here {(len(rows), outputs)}, or for classes "
+            f"a label per row, got {target.values.shape}"
         )
     if len(rows) < 2:
         raise NetworkError(f"a spline needs at least 2 rows, got {len(rows)}")
-    for name, values in (("X", rows), ("y", targets)):
+    if target.classes is not None and len(np.unique(target.values)) < 2:
+        raise NetworkError("y must hold at least 2 classes, got one; add rows of another class")
+    for name, values in (("X", rows), ("y", target.values)):
         if not np.isfinite(values).all():
             raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
-    return rows, targets
+    return rows, target
 
 
 def _to_numpy(values: Any) -> Floats:

@@ -4,11 +4,12 @@ A spline makes a good start when it is narrow enough for the network and has no 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from knotwork.errors import NetworkError
@@ -18,7 +19,8 @@ from knotwork.network.chain import Chain
 from knotwork.network.convert import rescale_spline
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.reshape import reshape_chain
-from knotwork.spline.fit import FitOptions, SplineFit, fit_spline
+from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
+from knotwork.spline.likelihood import default_terms, fit_classes
 from knotwork.spline.model import Floats, Spline
 
 
@@ -31,35 +33,70 @@ def fit_spline_to_width(
     rule: Activation,
     widths: Sequence[int],
 ) -> Spline:
-    """Fit a spline with as many terms as hidden layers of these widths can hold.
+    """Fit a spline with as many terms as hidden layers of these widths can hold."""
+
+    def fit(options: FitOptions) -> tuple[Spline, float]:
+        found = fit_spline(X, y, weights=weights, names=names, options=options)
+        return found.spline, found.gcv
+
+    return _narrowed(fit, options, lambda degree: default_max_terms(X.shape[1], degree), rule, widths)
+
+
+def fit_classes_to_width(
+    X: Floats,
+    codes: NDArray[np.intp],
+    classes: int,
+    weights: Floats | None,
+    names: Sequence[str],
+    options: FitOptions,
+    rule: Activation,
+    widths: Sequence[int],
+    ridge: float,
+) -> Spline:
+    """Fit logits with as many terms as hidden layers of these widths can hold."""
+
+    def fit(options: FitOptions) -> tuple[Spline, float]:
+        found = fit_classes(X, codes, classes, weights=weights, names=names, options=options, ridge=ridge)
+        return found.spline, found.search.gcv
+
+    return _narrowed(fit, options, lambda degree: default_terms(len(X), X.shape[1], degree), rule, widths)
+
+
+def _narrowed(
+    fit: Callable[[FitOptions], tuple[Spline, float]],
+    options: FitOptions,
+    default: Callable[[int], int],
+    rule: Activation,
+    widths: Sequence[int],
+) -> Spline:
+    """Fit with fewer and fewer terms until the units suffice.
 
     A degree takes a hidden layer, so there are no more degrees than layers. Where a layer is too narrow for the terms
     of some degree, either fewer of them or a lower degree may be better; the generalised cross-validation decides.
     """
     if isinstance(options.max_degree, str):
         raise NetworkError(f"a start for a given shape needs max_degree as a number, got {options.max_degree!r}")
-    best: SplineFit | None = None
+    best: Spline | None = None
+    best_score = np.inf
     for degree in range(min(options.max_degree, len(widths)), 0, -1):
-        default = min(200, max(20 if degree == 1 else 40, 2 * X.shape[1])) + 1
-        most = min(widths[0] + 1, options.max_terms or default)
-        fit, whole = None, True
-        while fit is None and most >= 2:
-            fit = fit_spline(
-                X, y, weights=weights, names=names, options=replace(options, max_terms=most, max_degree=degree)
-            )
-            units = count_units(fit.spline, rule.module)
+        most = min(widths[0] + 1, options.max_terms or default(degree))
+        narrowed = False
+        while most >= 2:
+            spline, score = fit(replace(options, max_terms=most, max_degree=degree))
+            units = count_units(spline, rule.module)
             excess = max(need - width for need, width in zip(units, widths, strict=False))
-            if excess > 0:
-                # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
-                most -= max(1, excess // (2 * len(units)))
-                fit, whole = None, False
-        if fit is not None and (best is None or fit.gcv < best.gcv):
-            best = fit
-        if whole:
+            if excess <= 0:
+                if best is None or score < best_score:
+                    best, best_score = spline, score
+                break
+            narrowed = True
+            # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
+            most -= max(1, excess // (2 * len(units)))
+        if not narrowed:
             break
     if best is None:
         raise NetworkError(f"a first hidden layer of {widths[0]} units cannot hold any term; it needs at least 2")
-    return best.spline
+    return best
 
 
 def ridge_refit(spline: Spline, X: Floats, y: Floats, weight: Floats, ridge: float, coordinates: Coordinates) -> Spline:

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError
 from knotwork.network.coordinates import Coordinates
+from knotwork.network.losses import LogLoss, Loss, SquaredError
 from knotwork.network.split import held_out
+from knotwork.network.tasks import Target, read_target
 from knotwork.progress import epoch_progress
 from knotwork.spline.model import Floats
 
@@ -53,7 +55,9 @@ class TrainOptions:
 
 @dataclass
 class History:
-    """Losses after each epoch, beginning with epoch 0, the network as it came: mean squared errors in units of y².
+    """Losses after each epoch, beginning with epoch 0, the network as it came.
+
+    They are mean squared errors in units of y², or for classes mean log-losses in nats.
 
     train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch
     best_epoch : the epoch whose weights were kept
@@ -82,11 +86,29 @@ class History:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows to train or to validate on: x (N, d), y (N, p), weight (N,)."""
+    """Rows to train or to validate on: x (N, d), y (N, p) or codes of classes (N,), weight (N,)."""
 
     x: Tensor
     y: Tensor
     weight: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        rows: tuple[Floats, NDArray[Any], Floats],
+        loss: Loss,
+        coordinates: Coordinates,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> Part:
+        """Put rows, targets and weights into the coordinates of training."""
+        x, y, weight = rows
+        targets = torch.from_numpy(loss.targets(y, coordinates))
+        return cls(
+            torch.from_numpy(coordinates.features(x)).to(device, dtype),
+            targets.to(device, dtype if targets.is_floating_point() else targets.dtype),
+            torch.from_numpy(weight).to(device, dtype),
+        )
 
 
 def fit_network(
@@ -96,6 +118,7 @@ def fit_network(
     options: TrainOptions,
     *,
     seed: int,
+    loss: Loss | None = None,
     unit: float = 1.0,
     report: Callable[[int, History, nn.Module], None] | None = None,
 ) -> History:
@@ -104,6 +127,7 @@ def fit_network(
     ``unit`` is what one unit of the loss is worth in the history.
     """
     device = training.x.device
+    loss = loss or SquaredError()
     history = History()
     generator = torch.Generator().manual_seed(seed)
     steps_per_epoch = -(-len(training.x) // options.batch_size)
@@ -130,15 +154,15 @@ def fit_network(
                         group["lr"] = schedule[step]
                     step += 1
                     optimiser.zero_grad(set_to_none=True)
-                    loss = _loss(net(training.x[batch]), training.y[batch], training.weight[batch])
+                    cost = _mean(loss.learning(net(training.x[batch]), training.y[batch]), training.weight[batch])
                     if options.l1 > 0:
-                        loss = loss + options.l1 * sum(p.abs().sum() for p in penalised)
-                    loss.backward()  # type: ignore[no-untyped-call]
+                        cost = cost + options.l1 * sum(p.abs().sum() for p in penalised)
+                    cost.backward()  # type: ignore[no-untyped-call]
                     nn.utils.clip_grad_norm_(parameters, options.clip)
                     optimiser.step()
                     _average(averaged, net, step, options.average * steps_per_epoch)
-            history.train_loss.append(_evaluate(averaged, training) * unit)
-            history.validation_loss.append(_evaluate(averaged, validation) * unit)
+            history.train_loss.append(_evaluate(averaged, training, loss) * unit)
+            history.validation_loss.append(_evaluate(averaged, validation, loss) * unit)
             history.learning_rate.append(schedule[step - 1] if step else 0.0)
             elapsed += time.perf_counter() - start
             history.seconds.append(elapsed)
@@ -174,14 +198,14 @@ def _schedule(options: TrainOptions, steps: int) -> Floats:
     return rates
 
 
-def _loss(output: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-    return ((output - y).square().mean(dim=1) * weight).sum() / weight.sum()
+def _mean(costs: Tensor, weight: Tensor) -> Tensor:
+    return (costs * weight).sum() / weight.sum()
 
 
-def _evaluate(net: nn.Module, part: Part) -> float:
+def _evaluate(net: nn.Module, part: Part, loss: Loss) -> float:
     net.eval()
     with torch.no_grad():
-        return float(_loss(net(part.x), part.y, part.weight))
+        return float(_mean(loss.rows(net(part.x), part.y), part.weight))
 
 
 def _state(net: nn.Module) -> dict[str, Tensor]:
@@ -220,6 +244,7 @@ def train(
     X: ArrayLike,
     y: ArrayLike,
     *,
+    task: str = "auto",
     validation: float | tuple[ArrayLike, ArrayLike] = 0.15,
     sample_weight: ArrayLike | None = None,
     epochs: int = 100,
@@ -231,21 +256,25 @@ def train(
     dropout: float = 0.0,
     patience: int | None = 30,
     average: float = 10.0,
+    label_smoothing: float = 0.0,
     standardise: bool = True,
     random_state: int | None = None,
     verbose: int = 0,
 ) -> History:
-    """Train a regression network of your own in place; the loop that ``SplineNetRegressor`` uses.
+    """Train a network of your own in place; the loop that ``SplineNetRegressor`` and ``SplineNetClassifier`` use.
 
     Parameters
     ----------
-    net : module that maps (N, d) to (N, p)
-    X, y : (N, d) and (N,) or (N, p)
+    net : module that maps (N, d) to (N, p): responses, or logits of p classes; one logit tells two classes apart
+    X, y : (N, d) and (N,) or (N, p); for classes (N,) labels
+    task : "regression", "classification" or "auto". "auto" takes text and booleans for classes, whole numbers too if
+        there are several outputs or only 0 and 1 occur. Numbers from 0 to p − 1 name the outputs, other labels go to
+        them in sorted order
     validation : share of the rows to validate on, or (X, y) of its own; the weights of the best epoch are kept, those
         that the network came with among them
     standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
         ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
-    The others are those of ``SplineNetRegressor``.
+    The others are those of ``SplineNetRegressor`` and ``SplineNetClassifier``.
 
     Returns
     -------
@@ -261,16 +290,18 @@ def train(
     True
     """
     rows = np.asarray(X, dtype=np.float64)
-    targets = np.asarray(y, dtype=np.float64)
-    targets = targets.reshape(len(targets), -1)
     weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    _require_table(rows)
+    outputs = _count_outputs(net, rows)
+    target = read_target(y, outputs, task)
+    targets, loss = target.values, SquaredError() if target.classes is None else LogLoss(outputs, label_smoothing)
     _require_rows(rows, targets, weight)
     seed = int(np.random.default_rng(random_state).integers(2**31))
-    held: tuple[Floats, Floats, Floats]
+    held: tuple[Floats, NDArray[Any], Floats]
     if isinstance(validation, tuple):
         chosen = np.ones(len(rows), dtype=bool)
-        held_rows, held_targets = (np.asarray(v, dtype=np.float64) for v in validation)
-        held = (held_rows, held_targets.reshape(len(held_targets), -1), np.ones(len(held_rows)))
+        held_rows = np.asarray(validation[0], dtype=np.float64)
+        held = (held_rows, _like(target, validation[1], outputs), np.ones(len(held_rows)))
         _require_rows(*held)
     else:
         chosen = ~held_out(rows, validation, seed)
@@ -279,18 +310,17 @@ def train(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup,
         l1=l1, dropout=dropout, patience=patience, average=average,
     )  # fmt: skip
-    coordinates = Coordinates.of(rows[chosen], targets[chosen], weight[chosen])
+    coordinates = loss.coordinates(rows[chosen], targets[chosen], weight[chosen])
     ends = _ends(net) if standardise else None
     if ends is None:
         coordinates = replace(
             coordinates, x_centre=np.zeros(rows.shape[1]), x_scale=np.ones(rows.shape[1]),
-            y_centre=np.zeros(targets.shape[1]), y_scale=1.0,
+            y_centre=np.zeros(outputs), y_scale=1.0,
         )  # fmt: skip
     first = next(net.parameters())
 
-    def tensors(part: tuple[Floats, Floats, Floats]) -> Part:
-        values = (coordinates.features(part[0]), coordinates.responses(part[1]), part[2])
-        return Part(*(torch.from_numpy(v).to(first.device, first.dtype) for v in values))
+    def tensors(part: tuple[Floats, NDArray[Any], Floats]) -> Part:
+        return Part.of(part, loss, coordinates, first.device, first.dtype)
 
     before = copy.deepcopy(net.state_dict())
     try:
@@ -301,7 +331,8 @@ def train(
                 tensors(held),
                 options,
                 seed=seed,
-                unit=coordinates.y_scale**2,
+                loss=loss,
+                unit=loss.unit(coordinates),
                 report=report,
             )
     except BaseException:
@@ -345,9 +376,40 @@ def _balance_pair_(first: nn.Linear, second: nn.Linear) -> bool:
         return bool((scale != 1).any())
 
 
-def _require_rows(rows: Floats, targets: Floats, weight: Floats) -> None:
+def _count_outputs(net: nn.Module, rows: Floats) -> int:
+    """Run a network on two rows to see how many outputs it has."""
+    first = next(net.parameters())
+    training = [(m, m.training) for m in net.modules()]
+    try:
+        with torch.no_grad():
+            shape = net.eval()(torch.from_numpy(rows[:2]).to(first.device, first.dtype)).shape
+    finally:
+        for m, flag in training:
+            m.training = flag
+    if len(shape) != 2:
+        raise NetworkError(f"the network must map (N, d) to (N, outputs), got {tuple(shape)} for 2 rows")
+    return int(shape[1])
+
+
+def _like(target: Target, y: ArrayLike, outputs: int) -> NDArray[Any]:
+    """Read the validation rows' targets as those of the training rows were read."""
+    if target.classes is None:
+        return read_target(y, outputs, target.task).values
+    places = {label: k for k, label in enumerate(target.classes)}
+    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    codes = [places.get(label, -1) for label in labels.reshape(-1).tolist()]
+    if min(codes, default=0) < 0:
+        raise NetworkError("the labels of the validation rows must be those of y, got others; leave those rows out")
+    return np.array(codes, dtype=np.intp)
+
+
+def _require_table(rows: Floats) -> None:
     if rows.ndim != 2 or len(rows) < 2:
         raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
+
+
+def _require_rows(rows: Floats, targets: NDArray[Any], weight: Floats) -> None:
+    _require_table(rows)
     if len(targets) != len(rows) or weight.shape != (len(rows),):
         raise NetworkError(
             f"X, y and weights must have the same number of rows, got {len(rows)}, {len(targets)} and {len(weight)}"

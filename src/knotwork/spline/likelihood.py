@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,15 +22,19 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import minimize
 
 from knotwork.errors import DataError
-from knotwork.spline.fit import FitOptions, Knot, SplineFit, fit_spline
+from knotwork.spline.fit import FitOptions, Knot, SplineFit, default_max_terms, fit_spline
 from knotwork.spline.forward import Step
 from knotwork.spline.model import CHUNK, Floats, Spline, Term
 
 # Newton's steps solve a system of this many coefficients at most; larger ones go by quasi-Newton steps.
-MOST_NEWTON = 300
+MOST_NEWTON = 200
 MOST_STEPS = 100
 # A Newton step whose promised gain is below this share of the objective is the last: the next one would be its square.
-SETTLED = 1e-7
+SETTLED = 1e-6
+# Quasi-Newton steps end at this gradient, in units in which the curvature began as one, over the objective's root.
+QUASI_SETTLED = 1e-4
+# Products in a sum of outer products beyond which single precision pays.
+LARGE = 1e7
 # The intercepts are not to be shrunk, but a class of one row may ask for minus infinity where weights are extreme.
 INTERCEPT_RIDGE = 1e-8
 
@@ -108,7 +113,7 @@ def fit_classes(
     ridge: float = 0.1,
     report: Callable[[Step], None] | None = None,
 ) -> ClassFit:
-    """Fit logits to finite data: X (N, d), codes (N,) from 0 to classes − 1, all present, weights (N,) all positive.
+    """Fit logits to finite data: X (N, d), codes (N,) from 0 to classes − 1, weights (N,) all positive.
 
     >>> x = np.linspace(-1.0, 1.0, 200)[:, None]
     >>> fit = fit_classes(x, (np.abs(x[:, 0]) < 0.5).astype(int), 2)
@@ -117,7 +122,8 @@ def fit_classes(
     """
     options = options or FitOptions(threshold=1e-4)
     if options.max_terms is None:
-        options = replace(options, max_terms=default_terms(*X.shape))
+        degree = 2 if isinstance(options.max_degree, str) else options.max_degree
+        options = replace(options, max_terms=default_terms(len(X), X.shape[1], degree))
     weight = np.ones(len(X)) if weights is None else weights
     shares = np.bincount(codes, weight, minlength=classes) / weight.sum()
     search = fit_spline(
@@ -126,7 +132,7 @@ def fit_classes(
     terms = search.spline.terms
     basis = evaluate_terms(terms, X)
     d = X.shape[1]
-    used = [_features(term) for term in terms]
+    used = [term.features for term in terms]
     own = np.sqrt(_variance(basis, weight))
     units = [search.feature_scale[f[0]] if len(f) == 1 else own[m] or 1.0 for m, f in enumerate(used)]
     fitted = fit_logits(basis, codes, classes, weight, ridge, np.array(units))
@@ -143,9 +149,9 @@ def fit_classes(
     )
 
 
-def default_terms(rows: int, features: int) -> int:
+def default_terms(rows: int, features: int, degree: int) -> int:
     """Most terms of the search: as in regression, but no fewer than √N, because a label says less than a number."""
-    return min(200, max(20, 2 * features, int(np.sqrt(rows)))) + 1
+    return max(default_max_terms(features, degree), min(200, int(np.sqrt(rows))) + 1)
 
 
 def indicators(codes: NDArray[np.intp], shares: Floats) -> Floats:
@@ -173,11 +179,6 @@ def evaluate_terms(terms: Sequence[Term], X: NDArray[np.floating]) -> Floats:
 def _variance(basis: Floats, weights: Floats) -> Floats:
     mean = weights @ basis / weights.sum()
     return weights @ np.square(basis - mean) / weights.sum()
-
-
-def _features(term: Term) -> tuple[int, ...]:
-    several = getattr(term, "features", None)
-    return (term.feature,) if several is None else tuple(several)
 
 
 def contrasts(classes: int) -> Floats:
@@ -260,7 +261,9 @@ class _Problem:
 
     def start(self) -> Floats:
         """Return the coefficients of the intercept alone: (1 + M, K − 1)."""
-        shares = np.bincount(self.codes, self.weights, minlength=len(self.contrast)) / self.weights.sum()
+        rows = np.bincount(self.codes, self.weights, minlength=len(self.contrast))
+        # A class without rows, which the caller may know from elsewhere, starts at a tenth of the least.
+        shares = np.where(rows > 0, rows, 0.1 * rows[rows > 0].min()) / self.weights.sum()
         theta = np.zeros((self.columns.shape[1], self.contrast.shape[1]))
         theta[0] = np.log(shares) @ self.contrast
         return theta
@@ -286,17 +289,20 @@ class _Problem:
         """Return Σ w·A⊗bbᵀ with A = Cᵀ(diag p − ppᵀ)C, as a matrix over (contrast, column)."""
         n, columns = self.columns.shape
         classes, k = self.contrast.shape
+        # Most of the time goes here, and a step need not be exact: the gradient says when it is done.
+        precision: Any = np.float32 if n * (k * columns) ** 2 > LARGE else np.float64
+        contrast = self.contrast.astype(precision)
         own = np.zeros((classes, columns, columns))
         outer = np.zeros((k * columns, k * columns))
         for start in range(0, n, CHUNK):
             rows = slice(start, start + CHUNK)
-            b, p, w = self.columns[rows], probabilities[rows], self.weights[rows]
+            b, p, w = (v[rows].astype(precision) for v in (self.columns, probabilities, self.weights))
             if k == 1:  # A is a number, 2·p·(1 − p) in these contrasts
                 outer += (b * (2 * w * p[:, 0] * p[:, 1])[:, None]).T @ b
                 continue
             for c in range(classes):
                 own[c] += (b * (w * p[:, c])[:, None]).T @ b
-            root = np.sqrt(w)[:, None] * (p @ self.contrast)
+            root = np.sqrt(w)[:, None] * (p @ contrast)
             mixed = (root[:, :, None] * b[:, None, :]).reshape(len(b), -1)
             outer -= mixed.T @ mixed
         if k > 1:
@@ -350,7 +356,7 @@ class _Problem:
             return value, ((axes.T @ self.gradient(inner, probabilities) @ class_axes) * unit).ravel()
 
         start = ((axes.T @ theta @ class_axes) / unit).ravel()
-        bound = 1e-5 * np.sqrt(1.0 + target(start)[0])
+        bound = QUASI_SETTLED * np.sqrt(1.0 + target(start)[0])
         found = minimize(
             target, start, jac=True, method="L-BFGS-B",
             options={"maxiter": 1000, "maxfun": 1500, "maxcor": 20, "ftol": 1e-12, "gtol": bound},

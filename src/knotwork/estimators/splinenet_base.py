@@ -1,0 +1,221 @@
+"""What SplineNetRegressor and SplineNetClassifier share: spline → network → training."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import nn
+
+from knotwork.data.table import TableEncoder
+from knotwork.estimators.inputs import read_table
+from knotwork.network.activations import NAMES, Activation, activation_rule
+from knotwork.network.chain import build, evaluate, read_chain
+from knotwork.network.coordinates import Coordinates, fold
+from knotwork.network.losses import Loss
+from knotwork.network.reshape import FILLS
+from knotwork.network.split import held_out
+from knotwork.network.starts import kaiming, spline_start
+from knotwork.network.train import Part, TrainOptions, fit_network
+from knotwork.progress import epoch_progress
+from knotwork.spline.fit import FitOptions
+from knotwork.spline.model import Floats, Spline
+from knotwork.spline.workers import thread_count
+
+
+def _spline_loss(
+    spline: Spline, rows: tuple[Floats, NDArray[Any], Floats], loss: Loss, coordinates: Coordinates
+) -> float:
+    """Return what a spline costs on rows, in the coordinates of training."""
+    X, y, weight = rows
+    outputs = torch.from_numpy(coordinates.responses(spline(X).reshape(len(X), -1)))
+    costs = loss.rows(outputs, torch.from_numpy(loss.targets(y, coordinates)))
+    return float(weight @ costs.numpy() / weight.sum())
+
+
+class SplineNetBase(BaseEstimator):
+    """A network that starts as a spline; subclasses fit the spline and name the loss."""
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "hidden": [tuple, list],
+        "start": [StrOptions({"spline", "random"})],
+        "activation": [StrOptions(set(NAMES)), nn.Module],
+        "fill": [StrOptions(set(FILLS))],
+        "max_terms": [Interval(Integral, 2, None, closed="left"), None],
+        "max_degree": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "penalty": [Interval(Real, -1, None, closed="left"), None],
+        "threshold": [Interval(Real, 0, 1, closed="left")],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "spline_fraction": [Interval(Real, 0, 1, closed="neither"), None],
+        "epochs": [Interval(Integral, 0, None, closed="left")],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "learning_rate": [Interval(Real, 0, None, closed="neither")],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
+        "warmup": [Interval(Real, 0, 1, closed="left")],
+        "l1": [Interval(Real, 0, None, closed="left")],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "patience": [Interval(Integral, 1, None, closed="left"), None],
+        "average": [Interval(Real, 0, None, closed="left")],
+        "device": [str, torch.device, None],
+        "random_state": ["random_state"],
+        "n_jobs": [Integral, None],
+        "verbose": ["verbose"],
+    }
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (128, 128),
+        start: str = "spline",
+        activation: str | nn.Module = "relu",
+        fill: str = "random",
+        max_terms: int | None = None,
+        max_degree: int | str = "auto",
+        penalty: float | None = None,
+        threshold: float = 1e-3,
+        ridge: float = 1e-3,
+        spline_fraction: float | None = None,
+        epochs: int = 100,
+        batch_size: int = 128,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 1e-2,
+        warmup: float = 0.2,
+        l1: float = 0.0,
+        dropout: float = 0.0,
+        validation_fraction: float = 0.15,
+        patience: int | None = 30,
+        average: float = 10.0,
+        device: str | torch.device | None = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.start = start
+        self.activation = activation
+        self.fill = fill
+        self.max_terms = max_terms
+        self.max_degree = max_degree
+        self.penalty = penalty
+        self.threshold = threshold
+        self.ridge = ridge
+        self.spline_fraction = spline_fraction
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.warmup = warmup
+        self.l1 = l1
+        self.dropout = dropout
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.average = average
+        self.device = device
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.verbose = verbose
+
+    def _fit_spline(
+        self,
+        rows: tuple[Floats, NDArray[Any], Floats],
+        weighted: bool,
+        names: tuple[str, ...],
+        widths: tuple[int, ...],
+        rule: Activation,
+        coordinates: Coordinates,
+        degree: int,
+    ) -> Spline:
+        """Fit the spline of the start to rows, targets and weights; its terms must fit into the hidden layers."""
+        raise NotImplementedError
+
+    def _spline_options(self, degree: int) -> FitOptions:
+        return FitOptions(
+            max_terms=self.max_terms, max_degree=degree, penalty=self.penalty, threshold=self.threshold,
+            threads=thread_count(self.n_jobs),
+        )  # fmt: skip
+
+    def _degrees(self, layers: int) -> tuple[int, ...]:
+        """Return the degrees to choose from; each takes a hidden layer."""
+        degrees = (1, 2) if isinstance(self.max_degree, str) else (int(self.max_degree),)
+        return tuple(degree for degree in degrees if degree <= layers) or (layers,)
+
+    def _fit_network(
+        self,
+        rows: tuple[Floats, NDArray[Any], Floats],
+        weighted: bool,
+        encoder: TableEncoder,
+        loss: Loss,
+        outputs: int,
+    ) -> None:
+        """Split the rows, fit the spline, convert it, train: sets network_, spline_, history_ and encoder_."""
+        matrix, targets, weight = rows
+        widths = tuple(int(w) for w in self.hidden)
+        if not widths or min(widths) < 1:
+            raise ValueError(f"hidden must name at least one layer, each of at least one unit, got {self.hidden!r}")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        rule = activation_rule(self.activation)
+
+        held = held_out(matrix, self.validation_fraction, seed)
+        training, validation = ~held, held if held.any() else ~held
+        for_spline = training
+        if self.spline_fraction is not None and self.start == "spline":
+            share = np.zeros(len(matrix), dtype=bool)
+            share[training] = held_out(matrix[training], self.spline_fraction, seed + 1)
+            for_spline, training = share, training & ~share
+        coordinates = loss.coordinates(matrix[training], targets[training], weight[training])
+
+        spline = None
+        if self.start == "spline":
+            chosen = (matrix[for_spline], targets[for_spline], weight[for_spline])
+            splines = [
+                self._fit_spline(chosen, weighted, encoder.feature_names, widths, rule, coordinates, degree)
+                for degree in self._degrees(len(widths))
+            ]
+            held_back = (matrix[validation], targets[validation], weight[validation])
+            spline = min(splines, key=lambda s: _spline_loss(s, held_back, loss, coordinates))
+            rng = np.random.default_rng(seed)
+            chain = spline_start(spline, coordinates, matrix[training], widths, rule, self.fill, rng)
+            net = build(chain, torch.float64)
+        else:
+            net = kaiming(matrix.shape[1], widths, outputs, rule, seed)
+
+        device = torch.device(self.device or "cpu")
+        # Small networks on a CPU lose little by double precision, and the order of the rows then hardly matters.
+        net = net.to(device, torch.float64 if device.type == "cpu" else torch.float32)
+
+        def part(rows: NDArray[np.bool_]) -> Part:
+            dtype = next(net.parameters()).dtype
+            return Part.of((matrix[rows], targets[rows], weight[rows]), loss, coordinates, device, dtype)
+
+        options = TrainOptions(
+            epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay, warmup=self.warmup, l1=self.l1, dropout=self.dropout,
+            patience=self.patience, average=self.average,
+        )  # fmt: skip
+        with epoch_progress(bool(self.verbose), self.epochs) as report:
+            history = fit_network(
+                net,
+                part(training),
+                part(validation),
+                options,
+                seed=seed,
+                loss=loss,
+                unit=loss.unit(coordinates),
+                report=report,
+            )
+        self.network_ = build(fold(read_chain(net), coordinates), torch.float32, device)
+        self.spline_ = spline
+        self.history_ = history
+        self.encoder_ = encoder
+
+    def _run(self, X: Any) -> Floats:
+        """Run the network on a table: (N, d) → (N, outputs)."""
+        matrix = np.asarray(read_table(self, X), dtype=np.float64)
+        # In double precision: a row's prediction then does not depend on the rows beside it.
+        return evaluate(read_chain(self.network_), matrix)

@@ -1,0 +1,159 @@
+"""SplineNetClassifier: spline of logits → network → training, as one scikit-learn estimator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from numbers import Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from torch import nn
+
+from knotwork.estimators.inputs import (
+    read_classes,
+    read_labels,
+    read_training_table,
+    read_weights,
+    unchanged_on_failure,
+)
+from knotwork.estimators.logits import LogitMixin
+from knotwork.estimators.splinenet_base import SplineNetBase
+from knotwork.network.activations import Activation
+from knotwork.network.coordinates import Coordinates
+from knotwork.network.losses import LogLoss
+from knotwork.network.starts import fit_classes_to_width
+from knotwork.spline.model import Floats, Spline
+
+
+class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
+    """A ReLU network whose logits start as those of a spline fitted to the classes, trained on by cross-entropy.
+
+    For two classes the network has one output, the log-odds of ``classes_[1]``; for K > 2 it has K, one per class.
+
+    Parameters
+    ----------
+    hidden, start, activation, fill, spline_fraction, epochs, batch_size, weight_decay, warmup, dropout,
+    validation_fraction, patience, average, device, random_state, n_jobs, verbose
+        As in SplineNetRegressor.
+    learning_rate : float, default 5e-3
+        Peak of the schedule.
+    max_terms, penalty, threshold, ridge : as in MarsClassifier
+    max_degree : int or "auto", default "auto"
+        As in SplineNetRegressor.
+        The spline has at most as many terms as the first hidden layer can hold.
+    l1 : float, default 0
+        Sparsity, in units of the log-loss.
+    label_smoothing : float, default 0
+        Share of each label that training spreads over all classes. The losses in ``history_`` are without it.
+    class_weight : dict, "balanced" or None, default None
+        Weight of each class, on top of ``sample_weight``, in the spline, in training and on the validation rows.
+
+    Attributes
+    ----------
+    classes_ : (K,) the labels, sorted
+    network_ : nn.Sequential, float32, from the encoded raw features to the logits
+    spline_ : Spline, the logits of the network at epoch 0 (None for a random start)
+    history_ : History, mean log-losses per epoch, beginning with epoch 0
+    encoder_ : TableEncoder, from the table to the network's inputs
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> X, y = load_breast_cancer(return_X_y=True, as_frame=True)
+    >>> model = kw.SplineNetClassifier(hidden=(64,), epochs=5, random_state=0).fit(X, y)
+    >>> model.history_.validation_loss[model.history_.best_epoch] <= model.history_.validation_loss[0]
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SplineNetBase._parameter_constraints,
+        "label_smoothing": [Interval(Real, 0, 1, closed="left")],
+        "class_weight": [dict, StrOptions({"balanced"}), None],
+    }
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (128, 128),
+        start: str = "spline",
+        activation: str | nn.Module = "relu",
+        fill: str = "random",
+        max_terms: int | None = None,
+        max_degree: int | str = "auto",
+        penalty: float | None = None,
+        threshold: float = 1e-4,
+        ridge: float = 0.1,
+        spline_fraction: float | None = None,
+        epochs: int = 100,
+        batch_size: int = 128,
+        learning_rate: float = 5e-3,
+        weight_decay: float = 1e-2,
+        warmup: float = 0.2,
+        l1: float = 0.0,
+        dropout: float = 0.0,
+        validation_fraction: float = 0.15,
+        patience: int | None = 30,
+        average: float = 10.0,
+        device: str | torch.device | None = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        label_smoothing: float = 0.0,
+        class_weight: Mapping[Any, float] | str | None = None,
+    ) -> None:
+        super().__init__(
+            hidden=hidden, start=start, activation=activation, fill=fill, max_terms=max_terms, max_degree=max_degree,
+            penalty=penalty, threshold=threshold, ridge=ridge, spline_fraction=spline_fraction, epochs=epochs,
+            batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup, l1=l1,
+            dropout=dropout, validation_fraction=validation_fraction, patience=patience, average=average,
+            device=device, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
+        )  # fmt: skip
+        self.label_smoothing = label_smoothing
+        self.class_weight = class_weight
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the spline, convert it, train the network: X (N, d) table or array, y (N,) labels of any kind."""
+        with unchanged_on_failure(self):
+            self._fit(X, y, sample_weight)
+        return self
+
+    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        table, encoder = read_training_table(self, X)
+        matrix: Floats = np.asarray(table, dtype=np.float64)
+        labels = read_labels(y, len(matrix))
+        weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, matrix)
+        classes, codes, weights, kept = read_classes(labels, weights, kept, self.class_weight)
+        weight = np.ones(len(matrix)) if weights is None else weights
+        if kept is not None:
+            matrix, weight = matrix[kept], weight[kept]
+        outputs = 1 if len(classes) == 2 else len(classes)
+        loss = LogLoss(outputs, self.label_smoothing)
+        self._fit_network((matrix, codes, weight), weights is not None, encoder, loss, outputs)
+        self.classes_ = classes
+
+    def _fit_spline(
+        self,
+        rows: tuple[Floats, NDArray[Any], Floats],
+        weighted: bool,
+        names: tuple[str, ...],
+        widths: tuple[int, ...],
+        rule: Activation,
+        coordinates: Coordinates,
+        degree: int,
+    ) -> Spline:
+        X, codes, weight = rows
+        classes = max(2, len(coordinates.y_centre))
+        return fit_classes_to_width(
+            X, codes, classes, weight if weighted else None, names, self._spline_options(degree), rule, widths,
+            float(self.ridge),
+        )  # fmt: skip
+
+    def decision_function(self, X: Any) -> Floats:
+        """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""
+        logits = self._run(X)
+        return logits[:, 0] if logits.shape[1] == 1 else logits

@@ -1,0 +1,83 @@
+"""Numbers or classes? What people hand to ``train`` and ``init_`` as y, read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from knotwork.errors import NetworkError
+
+TASKS = ("auto", "regression", "classification")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a network is to learn.
+
+    task : "regression" or "classification"
+    values : (N, p) numbers, or (N,) codes of the classes
+    classes : the labels in the order of the outputs; None for a regression
+    """
+
+    task: str
+    values: NDArray[Any]
+    classes: tuple[Any, ...] | None = None
+
+
+def read_target(y: Any, outputs: int, task: str = "auto") -> Target:
+    """Decide what y asks of a network with that many outputs, and read it.
+
+    "auto" takes text and booleans for classes, whole numbers (N,) for classes where there are several outputs or only
+    0 and 1 occur, everything else for numbers. One output stands for two classes: the log-odds of the second. Whole
+    numbers from 0 to outputs − 1 name the outputs; other labels go to them in sorted order.
+
+    >>> read_target(["b", "a", "b"], outputs=1).values
+    array([1, 0, 1])
+    >>> read_target([3.0, 1.5], outputs=1).task
+    'regression'
+    """
+    if task not in TASKS:
+        raise NetworkError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}")
+    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    if task == "auto":
+        task = "classification" if _looks_like_classes(labels, outputs) else "regression"
+    if task == "regression":
+        try:
+            numbers = labels.astype(np.float64)
+        except (TypeError, ValueError):
+            raise NetworkError("y of a regression must be numbers, got text; pass task='classification'") from None
+        return Target(task, numbers.reshape(len(numbers), -1))
+    return _read_classes(labels, outputs)
+
+
+def _looks_like_classes(labels: NDArray[Any], outputs: int) -> bool:
+    if labels.dtype.kind in "USOb":
+        return labels.dtype.kind != "O" or any(isinstance(label, (str, bool)) for label in labels.flat)
+    flat = labels.ndim == 1 or (labels.ndim == 2 and labels.shape[1] == 1)
+    if labels.dtype.kind not in "iu" or not flat:
+        return False
+    return outputs > 1 or bool(np.isin(labels, (0, 1)).all())
+
+
+def _read_classes(labels: NDArray[Any], outputs: int) -> Target:
+    labels = labels.reshape(-1) if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.ndim != 1:
+        raise NetworkError(f"class labels must have shape (N,), got {labels.shape}; pass the column numbers")
+    if any(label is None or label != label for label in labels.tolist()):
+        raise NetworkError("class labels must not be missing, got NaN or None; leave those rows out")
+    if labels.dtype.kind == "f" and not np.array_equal(labels, np.round(labels)):
+        raise NetworkError("class labels must be text or whole numbers, got fractions; pass task='regression'")
+    room = max(outputs, 2)
+    present = np.unique(labels)
+    if labels.dtype.kind in "iufb" and present.min() >= 0 and present.max() < room:
+        return Target("classification", labels.astype(np.intp), tuple(range(room)))
+    if len(present) != room:
+        raise NetworkError(
+            f"a network with {outputs} output{'s' * (outputs > 1)} tells {room} classes apart, y has {len(present)}; "
+            f"give its last layer {len(present) if len(present) != 2 else '1 or 2'} outputs"
+        )
+    return Target("classification", np.searchsorted(present, labels).astype(np.intp), tuple(present.tolist()))

@@ -1,0 +1,153 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import knotwork as kw
+from knotwork.network.split import held_out
+
+
+@parametrize_with_checks([kw.SplineNetClassifier(hidden=(16,), epochs=20)])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4))
+    score = 2 * np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.3 * rng.normal(size=500)
+    return X, np.array(["low", "middle", "high"])[np.digitize(score, [-0.5, 0.5])]
+
+
+def log_loss(model, X, y, logits=None):
+    logs = model.predict_log_proba(X) if logits is None else logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return -logs[np.arange(len(y)), np.searchsorted(model.classes_, y)].mean()
+
+
+@pytest.mark.parametrize(("hidden", "fill"), [((32,), "random"), ((64, 32), "hinge"), ((64, 16, 8), "zero")])
+def test_epoch_zero_is_the_spline_and_the_result_is_never_worse(data, hidden, fill):
+    X, y = data
+    model = kw.SplineNetClassifier(hidden=hidden, fill=fill, epochs=6, random_state=3).fit(X, y)
+    held = held_out(X, 0.15, int(np.random.RandomState(3).randint(2**31 - 1)))
+    spline_loss = log_loss(model, X[held], y[held], model.spline_(X[held]))
+    assert model.history_.validation_loss[0] == pytest.approx(spline_loss, rel=1e-9)
+    kept = log_loss(model, X[held], y[held])
+    assert kept <= spline_loss * (1 + 1e-6)
+    assert kept == pytest.approx(min(model.history_.validation_loss), rel=1e-5)
+    assert tuple(m.out_features for m in model.network_ if isinstance(m, torch.nn.Linear)) == (*hidden, 3)
+
+
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 1000),
+    classes=st.integers(2, 6),
+    features=st.integers(1, 5),
+    scales=st.lists(st.sampled_from([1e-6, 1e-2, 1.0, 1e3, 1e6]), min_size=5, max_size=5),
+)
+def test_network_logits_are_the_splines(seed, classes, features, scales):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(80, features)) * scales[:features]
+    y = (np.argsort(np.argsort(np.abs(X[:, 0]))) * classes) // 80
+    spline = kw.MarsClassifier().fit(X, y).spline_
+    far = np.concatenate([X, 100 * X])
+    parts = np.abs(spline.intercept) + spline.basis(far) @ np.abs(spline.coef)
+    with torch.no_grad():
+        out = kw.to_network(spline, dtype=torch.float64)(torch.from_numpy(far)).numpy()
+    assert (np.abs(out - spline(far).reshape(out.shape)) <= 1e-12 * parts).all()
+    knots = np.array([[abs(getattr(t, "knot", 0.0)) for t in spline.terms]])
+    size = np.abs(far[:, [t.feature for t in spline.terms]]) + knots
+    with torch.no_grad():
+        out = kw.to_network(spline, dtype=torch.float32)(torch.from_numpy(far).float()).double().numpy()
+    bound = 1e-6 * (np.abs(spline.intercept) + size @ np.abs(spline.coef))
+    assert (np.abs(out - spline(far).reshape(out.shape)) <= bound).all()
+
+
+def test_two_classes_have_one_logit(data):
+    X, y = data
+    model = kw.SplineNetClassifier(hidden=(32,), epochs=0, random_state=0).fit(X, y == "low")
+    assert model.network_[-1].out_features == 1
+    np.testing.assert_allclose(model.decision_function(X), model.spline_(X), atol=1e-4)
+    assert model.predict_proba(X).shape == (500, 2)
+    assert model.predict(X).dtype == bool
+
+
+def test_training_helps_where_the_truth_is_not_additive(data):
+    X, y = data
+    model = kw.SplineNetClassifier(hidden=(64, 64), epochs=40, random_state=0).fit(X[:400], y[:400])
+    assert log_loss(model, X[400:], y[400:]) < 0.95 * log_loss(model, X[400:], y[400:], model.spline_(X[400:]))
+
+
+def test_a_random_start_has_no_spline(data):
+    X, y = data
+    model = kw.SplineNetClassifier(start="random", hidden=(32,), epochs=3, random_state=0).fit(X, y)
+    assert model.spline_ is None
+    assert len(model.history_) == 4
+
+
+def test_equal_seeds_give_equal_bits(data):
+    X, y = data
+    first, second = (
+        kw.SplineNetClassifier(hidden=(32, 16), epochs=3, dropout=0.1, random_state=5).fit(X, y).predict_proba(X)
+        for _ in range(2)
+    )
+    assert np.array_equal(first, second)
+
+
+def test_label_smoothing_calms_the_logits(data):
+    X, y = data
+    sharp, smooth = (
+        kw.SplineNetClassifier(
+            hidden=(32,), start="random", epochs=15, label_smoothing=s, patience=None, average=0, random_state=0
+        ).fit(X, y)
+        for s in (0.0, 0.5)
+    )
+    assert np.abs(smooth.decision_function(X)).max() < np.abs(sharp.decision_function(X)).max()
+
+
+def test_class_weights_are_sample_weights(data):
+    X, y = data
+    weight = {"low": 1.0, "middle": 2.0, "high": 4.0}
+    by_class = kw.SplineNetClassifier(hidden=(16,), epochs=2, random_state=0, class_weight=weight).fit(X, y)
+    by_row = kw.SplineNetClassifier(hidden=(16,), epochs=2, random_state=0)
+    by_row.fit(X, y, sample_weight=[weight[label] for label in y])
+    assert np.array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
+
+
+def test_a_class_that_only_validation_rows_have():
+    X, y = load_iris(return_X_y=True)
+    labels = y.copy()
+    held = held_out(X, 0.15, int(np.random.RandomState(0).randint(2**31 - 1)))
+    labels[np.flatnonzero(held)[0]] = 9
+    model = kw.SplineNetClassifier(hidden=(16,), epochs=2, random_state=0).fit(X, labels)
+    assert model.classes_.tolist() == [0, 1, 2, 9]
+    assert np.isfinite(model.history_.validation_loss).all()
+
+
+def test_pickles(data):
+    X, y = data
+    model = kw.SplineNetClassifier(hidden=(16,), epochs=1, random_state=0).fit(X, y)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), model.predict_proba(X))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"hidden": (32, 3)}, "hidden layer 1 needs a width of at least 6"),
+        ({"label_smoothing": 1.0}, "'label_smoothing' parameter"),
+        ({"class_weight": "even"}, "'class_weight' parameter"),
+    ],
+)
+def test_parameters_out_of_range_are_refused(data, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        kw.SplineNetClassifier(**parameters).fit(*data)
+
+
+def test_one_class_is_refused(data):
+    with pytest.raises(ValueError, match="at least 2 classes"):
+        kw.SplineNetClassifier().fit(data[0], np.zeros(500))
