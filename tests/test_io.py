@@ -235,7 +235,7 @@ class OwnSequential(nn.Sequential):
     [
         (lambda: nn.Sequential(nn.Conv1d(1, 1, 1)), "layer '0' is a Conv1d"),
         (lambda: nn.Sequential(OwnLinear(1, 1)), "layer '0' is a OwnLinear"),
-        (lambda: OwnSequential(nn.Linear(1, 1)), "MarsRegressor, Sequential, Spline, SplineNetRegressor"),
+        (lambda: OwnSequential(nn.Linear(1, 1)), "MarsRegressor, Sequential, Spline, SplineNetClassifier"),
         (lambda: nn.Sequential(nn.Linear(1, 1, dtype=torch.bfloat16)), "'0.weight' is .* of torch.bfloat16"),
         (lambda: nn.Sequential(nn.Linear(1, 1, device="meta")), "on the meta device"),
         (hooked, "no hooks"),
@@ -299,6 +299,37 @@ def test_several_outputs_weights_and_no_names(plain_data, tmp_path):
     assert_same(again.fit_, model.fit_)
     assert_same(again.predict(X), model.predict(X))
     assert again.summary() == model.summary()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["no", "perhaps", "yes"]),
+        np.array(["no", "perhaps", "yes"], dtype=object),
+        np.array([3, 5, 9], dtype=np.int32),
+        np.array([False, True, True]),
+    ],
+    ids=["text", "objects", "numbers", "booleans"],
+)
+@pytest.mark.parametrize("kind", ["mars", "splinenet"])
+def test_classifiers_come_back_bit_for_bit(plain_data, kind, labels, tmp_path):
+    X = plain_data[0]
+    y = labels[np.digitize(X[:, 0], [-0.5, 0.5])]
+    make = kw.MarsClassifier() if kind == "mars" else kw.SplineNetClassifier(hidden=(16,), epochs=1, random_state=0)
+    model = make.fit(X, y)
+    kw.save(model, tmp_path)
+    again = kw.load(tmp_path)
+    assert type(again) is type(model)
+    assert again.classes_.dtype == model.classes_.dtype
+    assert np.array_equal(again.classes_, model.classes_)
+    assert np.array_equal(again.predict_proba(X), model.predict_proba(X))
+    assert np.array_equal(again.predict(X), model.predict(X))
+    assert again.get_params() == model.get_params()
+    if kind == "mars":
+        assert again.summary() == model.summary()
+        assert np.array_equal(again.feature_importances_, model.feature_importances_)
+    else:
+        assert again.history_ == model.history_
 
 
 @pytest.mark.parametrize("shape", [(200,), (200, 1)])

@@ -269,3 +269,21 @@ class TestInteractions:
         X, y = kw.datasets.load_abalone()
         one, two = (kw.MarsRegressor(max_degree=2, n_jobs=n).fit(X, y) for n in (1, 2))
         assert one.spline_ == two.spline_
+
+
+def test_responses_may_count_by_their_own_deviation():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 2))
+    large, small = 1e6 * (np.abs(X[:, 0]) + rng.normal(size=400)), np.abs(X[:, 1]) + 0.1 * rng.normal(size=400)
+    y = np.stack([large, small], axis=1)
+    plain, scaled = (kw.MarsRegressor(scale_responses=s).fit(X, y) for s in (False, True))
+    assert np.corrcoef(plain.predict(X)[:, 1], small)[0, 1] < 0.7
+    assert np.corrcoef(scaled.predict(X)[:, 1], small)[0, 1] > 0.95
+    # The units of a response then change nothing but its own coefficients.
+    other = kw.MarsRegressor(scale_responses=True).fit(X, y * [2.0**-20, 1.0])
+    assert other.spline_.terms == scaled.spline_.terms
+    np.testing.assert_allclose(other.predict(X) * [2.0**20, 1.0], scaled.predict(X), rtol=1e-9)
+    one = kw.MarsRegressor(scale_responses=True).fit(X, small)
+    assert one.spline_ == kw.MarsRegressor().fit(X, small).spline_
+    constant = kw.MarsRegressor(scale_responses=True).fit(X, np.stack([small, np.full(400, 7.0)], axis=1))
+    np.testing.assert_allclose(constant.predict(X)[:, 1], 7.0)

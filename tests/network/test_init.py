@@ -387,7 +387,11 @@ def spoilt(values, value):
         (lambda X, y: (spoilt(X, np.nan), y), {}, "X must be finite"),
         (lambda X, y: (spoilt(X, np.inf), y), {}, "X must be finite"),
         (lambda X, y: (X, spoilt(y, np.nan)), {}, "y must be finite"),
-        (lambda X, y: (X, y), {"task": "classification"}, "task must be 'auto' or 'regression', got 'classification'"),
+        (
+            lambda X, y: (X, y),
+            {"task": "ranking"},
+            "task must be one of 'auto', 'regression', 'classification', got 'ranking'",
+        ),
         (lambda X, y: (X, y), {"fill": "ones"}, "fill must be one of hinge, random, zero, got 'ones'"),
         (lambda X, y: (X, y), {"max_terms": 1}, "max_terms must be at least 2, got 1"),
         (lambda X, y: (X, y), {"ridge": -1.0}, "ridge must be 0 or positive, got -1.0"),

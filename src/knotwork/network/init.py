@@ -253,12 +253,13 @@ def _read(X: Any, y: Any, linears: list[nn.Linear], task: str) -> tuple[Floats, 
         raise NetworkError(f"the first Linear takes {linears[0].in_features} features, got X of shape {rows.shape}")
     outputs = linears[-1].out_features
     target = read_target(y, outputs, task)
-    expected = (len(rows), outputs) if target.classes is None else (len(rows),)
-    if target.values.shape != expected:
+    if target.classes is None and target.values.shape != (len(rows), outputs):
         raise NetworkError(
-            f"y must have one row per row of X and one column per output, here {(len(rows), outputs)}, or for classes "
-            f"a label per row, got {target.values.shape}"
+            f"y must have one row per row of X and one column per output, here {(len(rows), outputs)}, got "
+            f"{target.values.shape}"
         )
+    if len(target.values) != len(rows):
+        raise NetworkError(f"y must have one label per row of X, here {len(rows)}, got {len(target.values)}")
     if len(rows) < 2:
         raise NetworkError(f"a spline needs at least 2 rows, got {len(rows)}")
     if target.classes is not None and len(np.unique(target.values)) < 2:

@@ -50,7 +50,7 @@ def read_target(y: Any, outputs: int, task: str = "auto") -> Target:
             numbers = labels.astype(np.float64)
         except (TypeError, ValueError):
             raise NetworkError("y of a regression must be numbers, got text; pass task='classification'") from None
-        return Target(task, numbers.reshape(len(numbers), -1))
+        return Target(task, numbers[:, None] if numbers.ndim == 1 else numbers)
     return _read_classes(labels, outputs)
 
 

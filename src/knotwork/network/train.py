@@ -294,7 +294,8 @@ def train(
     _require_table(rows)
     outputs = _count_outputs(net, rows)
     target = read_target(y, outputs, task)
-    targets, loss = target.values, SquaredError() if target.classes is None else LogLoss(outputs, label_smoothing)
+    targets = target.values if target.classes is not None else target.values.reshape(len(target.values), -1)
+    loss = SquaredError() if target.classes is None else LogLoss(outputs, label_smoothing)
     _require_rows(rows, targets, weight)
     seed = int(np.random.default_rng(random_state).integers(2**31))
     held: tuple[Floats, NDArray[Any], Floats]
