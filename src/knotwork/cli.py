@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from knotwork import __version__
-from knotwork.commands import demo
+from knotwork.commands import demo, fit
 from knotwork.errors import KnotworkError
 
 UNUSABLE = 2
@@ -73,3 +73,4 @@ def main(
 
 # In the order in which help lists them.
 app.command()(demo.demo)
+app.command()(fit.fit)

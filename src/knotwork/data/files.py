@@ -1,0 +1,318 @@
+"""Tables from files: CSV and Parquet, in blocks, into columns of numbers and of text.
+
+Blocks keep the memory small: beside the columns read so far there is one block, about 32 MB as numbers. Numbers and
+booleans become float64, text becomes categories (a code a row and every text once). A column is text if any of its
+values is; one that is mostly numbers is refused with the line of the first value that is none, for that is a mistake
+far more often than a category.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
+from knotwork.data.names import require_columns
+from knotwork.data.trouble import MISSING, find_junk, require_even_lines
+from knotwork.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Values: TypeAlias = "NDArray[np.float64] | pd.Categorical[Any]"
+Kind = Literal["number", "boolean", "text", "date"]
+
+# Values of a block.
+BLOCK = 4_000_000
+# Different texts of a column beyond which they are no categories; what was read of it is let go.
+MOST_TEXTS = 10_000
+# Share of numbers that makes a column with other values in it a column of numbers with a mistake.
+MOSTLY = 0.5
+
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d{4}/\d\d?/\d\d?([T ].*)?|\d\d?[/.]\d\d?[/.]\d{2,4}([T ].*)?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in memory.
+
+    columns : numbers and booleans as float64, missing ones as NaN, text as pandas categories; columns of dates and of
+        more than ``MOST_TEXTS`` texts are not kept
+    kinds : of every column of the file, in order
+    rows : their number
+    described : how it was read, in words
+    """
+
+    path: Path
+    columns: Mapping[str, Values]
+    kinds: Mapping[str, Kind]
+    rows: int
+    described: str
+
+    def missing(self, name: str) -> NDArray[np.bool_]:
+        """Mark the rows in which a column has no value."""
+        values = self.columns[name]
+        return np.isnan(values) if isinstance(values, np.ndarray) else values.isna()
+
+    def frame(self, names: Sequence[str], rows: NDArray[np.intp]) -> pd.DataFrame:
+        """Return some columns of some rows; columns of numbers lie in one matrix, so that a fit needs no other copy."""
+        import pandas as pd
+
+        numeric = [name for name in names if self.kinds[name] != "text"]
+        matrix = np.empty((len(numeric), len(rows)))
+        for row, name in zip(matrix, numeric, strict=True):
+            np.take(self.columns[name], rows, out=row)
+        frame = pd.DataFrame(matrix.T, columns=pd.Index(numeric, dtype="str"), copy=False)
+        for place, name in enumerate(names):
+            if name not in numeric:
+                frame.insert(place, name, pd.Series(self.columns[name].take(rows)))
+        return frame
+
+
+def read_file(path: Path, *, as_text: Sequence[str] = (), columns: Mapping[str, Kind] | None = None) -> Table:
+    """Read a CSV or Parquet file.
+
+    Parameters
+    ----------
+    path : the file; Parquet is known by its first bytes, whatever its name
+    as_text : columns to take as text even if they hold numbers
+    columns : the columns to keep and what each must hold; None keeps all as they come
+    """
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise DataError(f"a table must be a CSV or Parquet file, {path} {what}; check the path")
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic == b"PAR1":
+        return _read_parquet(path, as_text, columns)
+    if path.suffix.lower() == ".parquet":
+        raise DataError(f"a Parquet file begins with PAR1, {path} does not; check that it was copied whole")
+    return _read_csv(path, as_text, columns)
+
+
+@dataclass
+class _Pieces:
+    """One column as it is read: a piece per block."""
+
+    kind: Kind | None = None
+    numbers: list[NDArray[np.float64]] = field(default_factory=list)
+    texts: list[pd.Categorical[Any]] = field(default_factory=list)
+    distinct: set[str] = field(default_factory=set)
+    let_go: bool = False
+
+
+def _read_csv(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+    dialect = read_dialect(path)
+    wanted = _wanted(path, dialect.names, as_text, columns)
+    forced = {name for name, kind in wanted.items() if kind == "text"}
+    while True:
+        pieces = {name: _Pieces() for name in wanted}
+        mixed = set()
+        rows, suspicious = 0, False
+        for block in _csv_blocks(path, dialect, forced):
+            rows += len(block)
+            suspicious |= bool(block[dialect.names[-1]].isna().any())
+            for name in wanted:
+                if name not in mixed and not _add(pieces[name], block[name]):
+                    mixed.add(name)
+        if suspicious:  # a line with too few fields looks like one whose last values are missing
+            require_even_lines(path, dialect)
+        if not mixed:
+            break
+        # Text in some blocks only: read it as text from the beginning.
+        forced |= mixed
+
+    def junk(name: str) -> DataError:
+        line, text = find_junk(path, dialect, name)
+        return DataError(
+            f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; correct it, leave the column out "
+            f"(--exclude) or take its values as categories (--category)"
+        )
+
+    _require_kinds(path, pieces, wanted, set(as_text), dialect.decimal, junk)
+    return _assemble(path, pieces, rows, dialect.describe())
+
+
+def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.DataFrame]:
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings():
+            # It only warns of fields that it drops.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+            yield from pd.read_csv(
+                path, sep=dialect.delimiter, decimal=dialect.decimal, header=0, names=list(dialect.names),
+                index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False, na_values=list(MISSING),
+                skipinitialspace=True, encoding="utf-8-sig", low_memory=False, float_precision="round_trip",
+                chunksize=max(1000, BLOCK // len(dialect.names)), compression=_compression(path),
+            )  # fmt: skip
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        require_even_lines(path, dialect)
+        raise DataError(f"a CSV file must be a table, {path} cannot be read as one ({error})") from None
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from None
+
+
+def _compression(path: Path) -> Literal["gzip"] | None:
+    with path.open("rb") as file:
+        return "gzip" if file.read(2) == b"\x1f\x8b" else None
+
+
+def _read_parquet(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise DataError(
+            f"reading Parquet ({path}) needs pyarrow, which is not installed; pip install 'knotwork[parquet]'"
+        ) from None
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"a Parquet file must be whole, {path} cannot be read ({error}); copy it again") from None
+    names = tuple(file.schema_arrow.names)
+    wanted = _wanted(path, names, as_text, columns)
+    pieces = {name: _Pieces() for name in wanted}
+    rows = 0
+    dates = {n for n in wanted if pa.types.is_temporal(file.schema_arrow.field(n).type)}
+    for name in wanted:
+        _require_plain_type(path, name, file.schema_arrow.field(name).type)
+    for batch in file.iter_batches(max(1000, BLOCK // max(1, len(wanted))), columns=list(wanted)):
+        rows += batch.num_rows
+        for name in wanted:
+            if name in dates:
+                pieces[name].kind, pieces[name].let_go = "date", True
+                continue
+            values = batch.column(name)
+            if wanted[name] == "text" or name in as_text:
+                values = values.cast(pa.string())
+            elif pa.types.is_decimal(values.type):
+                values = values.cast(pa.float64())
+            _add(pieces[name], values.to_pandas())
+
+    def junk(name: str) -> DataError:
+        return DataError(
+            f"column {name!r} of {path} must hold numbers, it is text there; convert it, leave it out (--exclude) "
+            f"or take its values as categories (--category)"
+        )
+
+    # Whoever wrote the types meant them: text that looks like numbers is text.
+    _require_kinds(path, pieces, wanted, set(wanted), ".", junk)
+    return _assemble(path, pieces, rows, "Parquet")
+
+
+def _require_plain_type(path: Path, name: str, kind: Any) -> None:
+    from pyarrow import types
+
+    plain = (
+        types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_string,
+        types.is_large_string, types.is_string_view, types.is_dictionary, types.is_temporal, types.is_null,
+    )  # fmt: skip
+    if not any(is_kind(kind) for is_kind in plain):
+        raise DataError(
+            f"columns must hold numbers, booleans or text, column {name!r} of {path} holds {kind}; "
+            f"leave it out of the file, or turn it into columns of numbers"
+        )
+
+
+def _wanted(
+    path: Path, names: Sequence[str], as_text: Sequence[str], columns: Mapping[str, Kind] | None
+) -> dict[str, Kind | None]:
+    require_columns(as_text, names, path)
+    if columns is None:
+        return {name: "text" if name in as_text else None for name in names}
+    require_columns(columns, names, path)
+    return dict(columns)
+
+
+def _add(pieces: _Pieces, values: pd.Series[Any]) -> bool:
+    """Add a block of a column; say whether it goes with the blocks before."""
+    import pandas as pd
+
+    if values.isna().all():  # goes with anything
+        if pieces.kind != "text":
+            pieces.numbers.append(np.full(len(values), np.nan))
+        if pieces.kind in (None, "text") and not pieces.let_go:
+            pieces.texts.append(pd.Categorical([None] * len(values), categories=pd.Index([], dtype="str")))
+        return True
+    numbers = _as_numbers(values)
+    kind: Kind = "text" if numbers is None else "boolean" if _is_boolean(values) else "number"
+    if pieces.kind not in (None, kind):
+        return False
+    pieces.kind = kind
+    if numbers is not None:
+        pieces.numbers.append(numbers)
+        pieces.texts.clear()
+    elif not pieces.let_go:
+        texts: pd.Categorical[Any] = pd.Categorical(values.astype("str").where(values.notna()))
+        pieces.numbers.clear()
+        pieces.texts.append(texts)
+        pieces.distinct.update(texts.categories)
+        if len(pieces.distinct) > MOST_TEXTS:
+            pieces.let_go = True
+            pieces.texts.clear()
+    return True
+
+
+def _is_boolean(values: pd.Series[Any]) -> bool:
+    return values.dtype == bool or (values.dtype == object and all(isinstance(v, bool) for v in values.dropna()))
+
+
+def _as_numbers(values: pd.Series[Any]) -> NDArray[np.float64] | None:
+    """Return numbers and booleans as float64, None for text."""
+    import pandas as pd
+
+    if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
+        return None
+    if values.dtype != object:
+        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
+    if not all(isinstance(v, (bool, int, float)) for v in values):
+        return None
+    return np.array([np.nan if v is None else float(v) for v in values])
+
+
+def _require_kinds(
+    path: Path,
+    pieces: Mapping[str, _Pieces],
+    wanted: Mapping[str, Kind | None],
+    as_text: set[str],
+    decimal: str,
+    junk: Any,
+) -> None:
+    """Refuse text where numbers are meant; settle what the columns are."""
+    for name, column in pieces.items():
+        if column.kind != "text":
+            continue
+        if wanted[name] in ("number", "boolean"):
+            raise junk(name)
+        if wanted[name] is None and name not in as_text:
+            texts = [str(t) for t in column.distinct]
+            if sum(is_number(t, decimal) for t in texts) > MOSTLY * len(texts):
+                raise junk(name)
+        if wanted[name] is None and column.distinct and all(_DATE.fullmatch(t.strip()) for t in column.distinct):
+            column.kind = "date"
+
+
+def _assemble(path: Path, pieces: dict[str, _Pieces], rows: int, described: str) -> Table:
+    """Join the pieces of each column in turn, so that only one column is ever in memory twice."""
+    from pandas.api.types import union_categoricals
+
+    if rows == 0:
+        raise DataError(f"a table must have rows, {path} has column names only; check that it was written whole")
+    kinds: dict[str, Kind] = {name: column.kind or "number" for name, column in pieces.items()}
+    columns: dict[str, Values] = {}
+    for name, kind in kinds.items():
+        column = pieces.pop(name)
+        if kind in ("number", "boolean"):
+            columns[name] = np.concatenate(column.numbers)
+        elif kind == "text" and not column.let_go:
+            columns[name] = union_categoricals(column.texts)
+    return Table(path, columns, kinds, rows, described)
