@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from knotwork.data import datasets as datasets
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
     from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
+    from knotwork.export import export_onnx as export_onnx
     from knotwork.io import load as load
     from knotwork.io import save as save
     from knotwork.network.convert import to_network as to_network
@@ -33,6 +34,7 @@ _HOME = {
     "Spline": "knotwork.spline.model",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
     "deepen": "knotwork.network.reshape",
+    "export_onnx": "knotwork.export",
     "init_": "knotwork.network.init",
     "load": "knotwork.io",
     "reshape": "knotwork.network.reshape",

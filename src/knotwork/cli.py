@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from knotwork import __version__
-from knotwork.commands import demo, fit
+from knotwork.commands import demo, export, fit, predict
 from knotwork.errors import KnotworkError
 
 UNUSABLE = 2
@@ -74,3 +74,5 @@ def main(
 # In the order in which help lists them.
 app.command()(demo.demo)
 app.command()(fit.fit)
+app.command()(predict.predict)
+app.command()(export.export)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from knotwork.commands.output import print_json, require_free_folder, whole_folder
+from knotwork.commands.output import print_json, require_free_folder
 from knotwork.errors import DataError
+from knotwork.whole import whole_folder
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,19 +1,14 @@
-"""Where a command's results go: never over something that is there, and never half of it."""
+"""Where a command's results go: never over something that is there, unless asked to."""
 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from knotwork.errors import DataError
-from knotwork.serial import DOCUMENT
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -33,6 +28,8 @@ def require_free_file(path: Path, force: bool) -> None:
 
 def require_free_folder(path: Path, force: bool) -> None:
     """Refuse a folder with something in it; with ``force`` a folder that holds something other than a model."""
+    from knotwork.serial import DOCUMENT
+
     if path.exists() and not path.is_dir():
         raise DataError(f"a model is saved in a folder, {path} is a file; choose another --out")
     if not path.is_dir() or not any(path.iterdir()):
@@ -41,31 +38,3 @@ def require_free_folder(path: Path, force: bool) -> None:
         raise DataError(f"{path} is a folder with other things in it and is never replaced; choose another --out")
     if not force:
         raise DataError(f"{path} holds a model already; pass --force to replace it or choose another --out")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a path beside the given one; what was written there is renamed at the end, or removed on failure."""
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.absolute().parent) as folder:
-        fresh = Path(folder) / path.name
-        yield fresh
-        os.replace(fresh, path)
-
-
-@contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty folder beside the given one, which becomes it at the end; on failure all is as it was."""
-    parent = path.absolute().parent
-    parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=parent) as folder:
-        fresh, previous = Path(folder) / "fresh", Path(folder) / "previous"
-        fresh.mkdir()
-        yield fresh
-        if path.exists():
-            os.replace(path, previous)
-        try:
-            os.replace(fresh, path)
-        except OSError:
-            if previous.exists():
-                os.replace(previous, path)
-            raise

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns
 from knotwork.data.trouble import MISSING, find_junk, require_even_lines
-from knotwork.errors import DataError
+from knotwork.errors import DataError, MissingPackage
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -171,9 +171,7 @@ def _read_parquet(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise DataError(
-            f"reading Parquet ({path}) needs pyarrow, which is not installed; pip install 'knotwork[parquet]'"
-        ) from None
+        raise MissingPackage(f"reading {path} (Parquet) needs pyarrow; pip install 'knotwork[parquet]'") from None
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
