@@ -59,6 +59,7 @@ def fit(
     from knotwork.data.roles import choose_columns
 
     widths = _widths(hidden)
+    options = _options(widths, max_terms, epochs, seed, quiet=as_json)
     if not 0 <= test_size < 1:
         raise DataError(f"--test-size must be 0 or more and less than 1, got {test_size:g}")
     if out is not None:
@@ -67,7 +68,7 @@ def fit(
     roles = choose_columns(table, target, exclude or (), include or ())
     rows = choose_rows(table, target, roles, drop_missing, test_size, seed)
     chosen, why = _task(table, target, task)
-    estimator = _estimator(chosen, widths, max_terms, epochs, seed, quiet=as_json)
+    estimator = _estimator(ESTIMATORS[chosen, widths is not None], target, why, options)
     y_train, y_test = (_target(table, target, chosen, part) for part in (rows.train, rows.test))
     X_test, X_train = (table.frame(roles.features, part) for part in (rows.test, rows.train))
     report: dict[str, Any] = {
@@ -128,18 +129,22 @@ def _task(table: Table, target: str, asked: str) -> tuple[Task, str]:
     return guess_task(values)
 
 
-def _estimator(
-    task: Task, widths: tuple[int, ...] | None, max_terms: int | None, epochs: int | None, seed: int, quiet: bool
-) -> Any:
+def _estimator(name: str, target: str, why: str, options: dict[str, Any]) -> Any:
+    """Make the estimator of this name, if there is one."""
     import knotwork as kw
 
-    name = ESTIMATORS[task, widths is not None]
     cls = getattr(kw, name, None)
     if cls is None:
         raise DataError(
-            f"this version of knotwork fits quantities only and has no {name}; pass --task regression if the "
-            f"target's numbers are quantities"
+            f"knotwork takes {target!r} for classes because {why}, and this version has no {name}; pass --task "
+            f"regression if its numbers are quantities"
         )
+    return cls(**options)
+
+
+def _options(
+    widths: tuple[int, ...] | None, max_terms: int | None, epochs: int | None, seed: int, quiet: bool
+) -> dict[str, Any]:
     options: dict[str, Any] = {"max_terms": max_terms, "verbose": int(not quiet and sys.stdout.isatty())}
     if widths is not None:
         options |= {"hidden": widths, "random_state": seed}
@@ -147,7 +152,7 @@ def _estimator(
             options["epochs"] = epochs
     elif epochs is not None:
         raise DataError("--epochs is for networks, a spline is not trained; pass --hidden 64,64 as well")
-    return cls(**options)
+    return options
 
 
 def _target(table: Table, target: str, task: Task, rows: NDArray[np.intp]) -> Any:

@@ -151,7 +151,7 @@ def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.D
             yield from pd.read_csv(
                 path, sep=dialect.delimiter, decimal=dialect.decimal, header=0, names=list(dialect.names),
                 index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False, na_values=list(MISSING),
-                skipinitialspace=True, encoding="utf-8-sig", low_memory=False, float_precision="round_trip",
+                skipinitialspace=True, encoding="utf-8-sig", low_memory=False,
                 chunksize=max(1000, BLOCK // len(dialect.names)), compression=_compression(path),
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:

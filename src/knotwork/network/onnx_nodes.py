@@ -28,8 +28,8 @@ class Nodes:
         match module:
             case nn.ReLU():
                 return self._node("Relu", x)
-            case nn.LeakyReLU():
-                return self._node("LeakyRelu", x, alpha=float(module.negative_slope))
+            case nn.LeakyReLU():  # the slope as a tensor: an attribute of LeakyRelu is float32 whatever the graph is
+                return self._node("PRelu", x, self._tensor([module.negative_slope]))
             case nn.PReLU():
                 return self._node("PRelu", x, self._tensor(module.weight.detach().cpu().double().numpy()))
             case nn.Hardtanh():  # and ReLU6, which is one
@@ -74,7 +74,9 @@ class Nodes:
         from onnx import numpy_helper
 
         name = f"constant{len(self.tensors)}"
-        self.tensors.append(numpy_helper.from_array(np.array(values, dtype=self.dtype, order="C"), name))
+        with np.errstate(over="ignore"):  # what float32 cannot hold is found by the check of the file
+            array = np.array(values, dtype=self.dtype, order="C")
+        self.tensors.append(numpy_helper.from_array(array, name))
         return name
 
     def _node(self, kind: str, *inputs: str, **options: Any) -> str:
