@@ -237,6 +237,8 @@ def train(
 ) -> History:
     """Train a regression network of your own in place; the loop that ``SplineNetRegressor`` uses.
 
+    Parameters that are not listed are those of ``SplineNetRegressor``.
+
     Parameters
     ----------
     net : module that maps (N, d) to (N, p)
@@ -245,7 +247,6 @@ def train(
         that the network came with among them
     standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
         ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
-    The others are those of ``SplineNetRegressor``.
 
     Returns
     -------
