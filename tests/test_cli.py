@@ -44,6 +44,8 @@ def test_errors_of_ours_are_one_sentence_and_others_keep_their_traceback():
     result = fails(DataError("columns must be numbers, got a goat; leave it out"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "knotwork: columns must be numbers, got a goat; leave it out\n"
+    result = fails(PermissionError(13, "Permission denied", "secret.csv"))
+    assert (result.exit_code, result.stderr) == (2, "knotwork: secret.csv cannot be used: Permission denied\n")
     result = fails(ZeroDivisionError("ours"))
     assert result.exit_code == 1
     assert isinstance(result.exception, ZeroDivisionError)

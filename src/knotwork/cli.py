@@ -34,6 +34,13 @@ class Commands(TyperGroup):
             except KnotworkError as error:
                 typer.echo(f"knotwork: {error}", err=True)
                 raise typer.Exit(UNUSABLE) from None
+            except BrokenPipeError:  # the reader of our output has seen enough
+                raise
+            except OSError as error:
+                typer.echo(
+                    f"knotwork: {error.filename or 'a file'} cannot be used: {error.strerror or error}", err=True
+                )
+                raise typer.Exit(UNUSABLE) from None
 
 
 @contextmanager

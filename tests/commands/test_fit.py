@@ -245,6 +245,16 @@ def test_a_model_that_is_there_is_not_replaced_unasked(knotwork, refused, data, 
     assert "is a file" in refused(*arguments[:-1], other / "thesis.txt", "--force")
 
 
+def test_an_output_that_cannot_be_written(refused, data):
+    sentence = refused("fit", data / "comma.csv", "--target", "y", "--out", data / "comma.csv" / "model")
+    assert "cannot be used" in sentence
+
+
+def test_infinite_values_are_refused(refused, write, frame):
+    path = write(frame.assign(width=frame["width"].where(frame.index != 5, np.inf)))
+    assert "'width' contains inf" in refused("fit", path, "--target", "y")
+
+
 def test_a_fit_that_fails_leaves_nothing_behind(refused, tmp_path):
     (tmp_path / "bad.csv").write_text("a,y\n1,2\n3,4,5\n")
     refused("fit", tmp_path / "bad.csv", "--target", "y", "--out", tmp_path / "model")

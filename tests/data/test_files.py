@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from knotwork.data import files
+from knotwork.data import files, pieces
 from knotwork.data.files import read_file
 from knotwork.errors import DataError, MissingPackage
 
@@ -89,6 +89,8 @@ def test_a_nameless_column_gets_a_name(write):
         ("a,b\n1,2\n\"3,4\n5,6\n", "line 3 of"),
         ("a,b\n1,2\n3,x7\n4,5\n5,6\n", "column 'b' must hold numbers, line 3 of .* has 'x7'"),
         ("a;b\n1,5;2\n2,5;x\n1,0;4\n1,0;4\n", "column 'b' must hold numbers, line 3 of .* has 'x'"),
+        ('a,b\n1,"1,234"\n2,"2,500.50"\n', "column 'b' must hold numbers, line 2 of .* has '1,234'"),
+        ("a,b\n1,$ 10\n2,$ 20\n", "column 'b' must hold numbers, line 2 of .* has '\\$ 10'"),
         (b"a,b\n1,caf\xe9\n", "must be text in UTF-8"),
         ("a,b\n1,2\n".encode("utf-16"), "is in UTF-16"),
         (b"PK\x03\x04rest", "a zip archive or a spreadsheet; save the sheet as CSV"),
@@ -130,13 +132,15 @@ def test_parquet_without_pyarrow(write, monkeypatch):
 def test_parquet_keeps_the_types_it_was_written_with(tmp_path):
     frame = pd.DataFrame({
         "Länge": [1.5, 2.5, np.nan], "zahl": [1, 2, 3], "ja": [True, False, True], "code": ["1", "2", "3"],
-        "art": pd.Categorical(["x", "y", "x"]), "tag": pd.date_range("2024-01-01", periods=3),
+        "art": pd.Categorical(["x", "y", "x"]), "vielleicht": [True, None, False],
+        "tag": pd.date_range("2024-01-01", periods=3),
     })  # fmt: skip
     frame.to_parquet(tmp_path / "t.parquet")
     table = read_file(tmp_path / "t.parquet")
-    assert list(table.kinds.values()) == ["number", "number", "boolean", "text", "text", "date"]
+    assert list(table.kinds.values()) == ["number", "number", "boolean", "text", "text", "boolean", "date"]
     assert table.missing("Länge").tolist() == [False, False, True]
     assert values(table, "art") == ["x", "y", "x"]
+    assert table.missing("vielleicht").tolist() == [False, True, False]
     read = read_file(tmp_path / "t.parquet", columns={"code": "text", "zahl": "number"})
     assert list(read.columns) == ["code", "zahl"]
     with pytest.raises(DataError, match=r"'code' .* must hold numbers"):
@@ -197,7 +201,7 @@ def test_junk_in_a_late_block_is_found(write, monkeypatch):
 
 
 def test_text_without_end_is_let_go(write, monkeypatch):
-    monkeypatch.setattr(files, "MOST_TEXTS", 50)
+    monkeypatch.setattr(pieces, "MOST_TEXTS", 50)
     table = read_file(write("key,x\n" + "".join(f"k{k},1\n" for k in range(100))))
     assert table.kinds["key"] == "text"
     assert "key" not in table.columns
@@ -227,3 +231,13 @@ def test_a_frame_has_its_numbers_in_one_matrix_in_the_files_order(write):
     assert frame["t"].tolist() == ["x", "x"]
     numbers = table.frame(("a", "b", "c"), np.arange(3))
     assert np.shares_memory(numbers.to_numpy(), numbers.to_numpy())
+
+
+def test_hundreds_of_columns_of_both_kinds(write):
+    frame = pd.DataFrame({f"c{k}": ["a", "b"] if k % 2 else [k, k + 1] for k in range(400)})
+    path = write("")
+    frame.to_csv(path, index=False)
+    read = everything(read_file(path))
+    assert read.columns.tolist() == frame.columns.tolist()
+    assert read["c398"].tolist() == [398, 399]
+    assert read["c399"].tolist() == ["a", "b"]

@@ -15,7 +15,7 @@ from knotwork.whole import whole_file
 if TYPE_CHECKING:
     import pandas as pd
 
-    from knotwork.data.files import Kind
+    from knotwork.data.pieces import Kind
 
 
 def predict(

@@ -11,32 +11,32 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns
+from knotwork.data.pieces import Kind, Pieces, Values
 from knotwork.data.trouble import MISSING, find_junk, require_even_lines
 from knotwork.errors import DataError, MissingPackage
 
 if TYPE_CHECKING:
     import pandas as pd
 
-Values: TypeAlias = "NDArray[np.float64] | pd.Categorical[Any]"
-Kind = Literal["number", "boolean", "text", "date"]
 
 # Values of a block.
 BLOCK = 4_000_000
-# Different texts of a column beyond which they are no categories; what was read of it is let go.
-MOST_TEXTS = 10_000
 # Share of numbers that makes a column with other values in it a column of numbers with a mistake.
 MOSTLY = 0.5
 
 _DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d{4}/\d\d?/\d\d?([T ].*)?|\d\d?[/.]\d\d?[/.]\d{2,4}([T ].*)?")
+
+# Thousands, currencies and the like: 1,234.50 or $ 99 or 12 %. Meant as numbers, but not to be read by guessing.
+_LIKE_A_NUMBER = re.compile(r"[+-]?[$€£]?\s*\d[\d.,' ]*\s*[%$€£]?")
 
 
 @dataclass(frozen=True)
@@ -69,11 +69,12 @@ class Table:
         matrix = np.empty((len(numeric), len(rows)))
         for row, name in zip(matrix, numeric, strict=True):
             np.take(self.columns[name], rows, out=row)
-        frame = pd.DataFrame(matrix.T, columns=pd.Index(numeric, dtype="str"), copy=False)
-        for place, name in enumerate(names):
-            if name not in numeric:
-                frame.insert(place, name, pd.Series(self.columns[name].take(rows)))
-        return frame
+        if len(numeric) == len(names):
+            return pd.DataFrame(matrix.T, columns=pd.Index(numeric, dtype="str"), copy=False)
+        numbers = dict(zip(numeric, matrix, strict=True))
+        return pd.DataFrame(
+            {name: numbers[name] if name in numbers else self.columns[name].take(rows) for name in names}, copy=False
+        )
 
 
 def read_file(path: Path, *, as_text: Sequence[str] = (), columns: Mapping[str, Kind] | None = None) -> Table:
@@ -97,30 +98,19 @@ def read_file(path: Path, *, as_text: Sequence[str] = (), columns: Mapping[str, 
     return _read_csv(path, as_text, columns)
 
 
-@dataclass
-class _Pieces:
-    """One column as it is read: a piece per block."""
-
-    kind: Kind | None = None
-    numbers: list[NDArray[np.float64]] = field(default_factory=list)
-    texts: list[pd.Categorical[Any]] = field(default_factory=list)
-    distinct: set[str] = field(default_factory=set)
-    let_go: bool = False
-
-
 def _read_csv(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
     dialect = read_dialect(path)
     wanted = _wanted(path, dialect.names, as_text, columns)
     forced = {name for name, kind in wanted.items() if kind == "text"}
     while True:
-        pieces = {name: _Pieces() for name in wanted}
+        pieces = {name: Pieces() for name in wanted}
         mixed = set()
         rows, suspicious = 0, False
         for block in _csv_blocks(path, dialect, forced):
             rows += len(block)
             suspicious |= bool(block[dialect.names[-1]].isna().any())
             for name in wanted:
-                if name not in mixed and not _add(pieces[name], block[name]):
+                if name not in mixed and not pieces[name].add(block[name]):
                     mixed.add(name)
         if suspicious:  # a line with too few fields looks like one whose last values are missing
             require_even_lines(path, dialect)
@@ -137,7 +127,7 @@ def _read_csv(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind] | 
         )
 
     _require_kinds(path, pieces, wanted, set(as_text), dialect.decimal, junk)
-    return _assemble(path, pieces, rows, dialect.describe())
+    return _table(path, pieces, rows, dialect.describe())
 
 
 def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.DataFrame]:
@@ -178,7 +168,7 @@ def _read_parquet(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind
         raise DataError(f"a Parquet file must be whole, {path} cannot be read ({error}); copy it again") from None
     names = tuple(file.schema_arrow.names)
     wanted = _wanted(path, names, as_text, columns)
-    pieces = {name: _Pieces() for name in wanted}
+    pieces = {name: Pieces() for name in wanted}
     rows = 0
     dates = {n for n in wanted if pa.types.is_temporal(file.schema_arrow.field(n).type)}
     for name in wanted:
@@ -194,7 +184,7 @@ def _read_parquet(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind
                 values = values.cast(pa.string())
             elif pa.types.is_decimal(values.type):
                 values = values.cast(pa.float64())
-            _add(pieces[name], values.to_pandas())
+            pieces[name].add(values.to_pandas())
 
     def junk(name: str) -> DataError:
         return DataError(
@@ -204,7 +194,7 @@ def _read_parquet(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind
 
     # Whoever wrote the types meant them: text that looks like numbers is text.
     _require_kinds(path, pieces, wanted, set(wanted), ".", junk)
-    return _assemble(path, pieces, rows, "Parquet")
+    return _table(path, pieces, rows, "Parquet")
 
 
 def _require_plain_type(path: Path, name: str, kind: Any) -> None:
@@ -231,55 +221,9 @@ def _wanted(
     return dict(columns)
 
 
-def _add(pieces: _Pieces, values: pd.Series[Any]) -> bool:
-    """Add a block of a column; say whether it goes with the blocks before."""
-    import pandas as pd
-
-    if values.isna().all():  # goes with anything
-        if pieces.kind != "text":
-            pieces.numbers.append(np.full(len(values), np.nan))
-        if pieces.kind in (None, "text") and not pieces.let_go:
-            pieces.texts.append(pd.Categorical([None] * len(values), categories=pd.Index([], dtype="str")))
-        return True
-    numbers = _as_numbers(values)
-    kind: Kind = "text" if numbers is None else "boolean" if _is_boolean(values) else "number"
-    if pieces.kind not in (None, kind):
-        return False
-    pieces.kind = kind
-    if numbers is not None:
-        pieces.numbers.append(numbers)
-        pieces.texts.clear()
-    elif not pieces.let_go:
-        texts: pd.Categorical[Any] = pd.Categorical(values.astype("str").where(values.notna()))
-        pieces.numbers.clear()
-        pieces.texts.append(texts)
-        pieces.distinct.update(texts.categories)
-        if len(pieces.distinct) > MOST_TEXTS:
-            pieces.let_go = True
-            pieces.texts.clear()
-    return True
-
-
-def _is_boolean(values: pd.Series[Any]) -> bool:
-    return values.dtype == bool or (values.dtype == object and all(isinstance(v, bool) for v in values.dropna()))
-
-
-def _as_numbers(values: pd.Series[Any]) -> NDArray[np.float64] | None:
-    """Return numbers and booleans as float64, None for text."""
-    import pandas as pd
-
-    if isinstance(values.dtype, (pd.CategoricalDtype, pd.StringDtype)):
-        return None
-    if values.dtype != object:
-        return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
-    if not all(isinstance(v, (bool, int, float)) for v in values):
-        return None
-    return np.array([np.nan if v is None else float(v) for v in values])
-
-
 def _require_kinds(
     path: Path,
-    pieces: Mapping[str, _Pieces],
+    pieces: Mapping[str, Pieces],
     wanted: Mapping[str, Kind | None],
     as_text: set[str],
     decimal: str,
@@ -291,26 +235,24 @@ def _require_kinds(
             continue
         if wanted[name] in ("number", "boolean"):
             raise junk(name)
-        if wanted[name] is None and name not in as_text:
-            texts = [str(t) for t in column.distinct]
-            if sum(is_number(t, decimal) for t in texts) > MOSTLY * len(texts):
-                raise junk(name)
-        if wanted[name] is None and column.distinct and all(_DATE.fullmatch(t.strip()) for t in column.distinct):
+        if wanted[name] is not None or name in as_text:
+            continue
+        texts = [text.strip() for text in column.distinct]
+        if all(_DATE.fullmatch(text) for text in texts):
             column.kind = "date"
+        elif sum(is_number(text, decimal) or bool(_LIKE_A_NUMBER.fullmatch(text)) for text in texts) > MOSTLY * len(
+            texts
+        ):
+            raise junk(name)
 
 
-def _assemble(path: Path, pieces: dict[str, _Pieces], rows: int, described: str) -> Table:
-    """Join the pieces of each column in turn, so that only one column is ever in memory twice."""
-    from pandas.api.types import union_categoricals
-
+def _table(path: Path, pieces: dict[str, Pieces], rows: int, described: str) -> Table:
     if rows == 0:
         raise DataError(f"a table must have rows, {path} has column names only; check that it was written whole")
     kinds: dict[str, Kind] = {name: column.kind or "number" for name, column in pieces.items()}
     columns: dict[str, Values] = {}
-    for name, kind in kinds.items():
-        column = pieces.pop(name)
-        if kind in ("number", "boolean"):
-            columns[name] = np.concatenate(column.numbers)
-        elif kind == "text" and not column.let_go:
-            columns[name] = union_categoricals(column.texts)
+    for name in kinds:
+        values = pieces.pop(name).joined()  # in turn, so that only one column is ever in memory twice
+        if values is not None:
+            columns[name] = values
     return Table(path, columns, kinds, rows, described)

@@ -12,8 +12,9 @@ from typing import Literal
 
 import numpy as np
 
-from knotwork.data.files import MOST_TEXTS, Table, Values
+from knotwork.data.files import Table
 from knotwork.data.names import require_columns
+from knotwork.data.pieces import MOST_TEXTS, Values
 from knotwork.errors import DataError
 
 Task = Literal["regression", "classification"]
