@@ -164,7 +164,7 @@ def test_classification_is_recognised(knotwork, write, target, because):
         assert 0 <= report["error"]["test"]["accuracy"] <= 1
     else:
         sentence = knotwork(*arguments, code=2).stderr
-        assert f"takes 'kind' for classes because {because}" in sentence
+        assert f"the target 'kind' is taken for classes because {because}" in sentence
         assert "no MarsClassifier" in sentence
 
 
@@ -224,6 +224,16 @@ def test_files_that_cannot_be_fitted(refused, tmp_path, text, expected):
     sentence = refused("fit", tmp_path / "bad.csv", "--target", "y")
     assert expected in sentence
     assert "bad.csv" in sentence
+
+
+def test_what_is_excluded_may_hold_anything(knotwork_json, write, frame, tmp_path):
+    odd = {"junk": frame["width"].astype(str).where(frame.index != 7, "?"), "when": pd.date_range("2024", periods=300)}
+    path = write(frame.assign(**odd))
+    report = knotwork_json("fit", path, "--target", "y", "--exclude", "junk", "--exclude", "when")
+    assert report["columns"]["left_out"] == {"junk": "excluded", "when": "excluded"}
+    frame.assign(**odd, lists=[[1]] * 300).to_parquet(tmp_path / "t.parquet")
+    arguments = ("--exclude", "junk", "--exclude", "when", "--exclude", "lists")
+    assert knotwork_json("fit", tmp_path / "t.parquet", "--target", "y", *arguments)["model"] == report["model"]
 
 
 def test_a_model_that_is_there_is_not_replaced_unasked(knotwork, refused, data, tmp_path):

@@ -1,9 +1,12 @@
+import csv
 import gzip
 import tracemalloc
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from knotwork.data import files, pieces
 from knotwork.data.files import read_file
@@ -61,6 +64,27 @@ def test_numbers_come_back_to_the_last_bit(write):
     numbers = np.random.default_rng(0).normal(size=200) * 10.0 ** np.arange(-100, 100)
     table = read_file(write("x,y\n" + "\n".join(f"{v!r},1" for v in numbers.tolist())))
     assert np.array_equal(table.columns["x"], numbers)
+
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8).map(lambda t: f"t{t}")
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    data=st.lists(st.tuples(NUMBERS, TEXTS, st.booleans(), st.integers(-(2**53), 2**53)), min_size=1, max_size=30),
+    delimiter=st.sampled_from([",", ";", "\t", "|"]),
+    quoting=st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    ends=st.sampled_from(["\n", "\r\n"]),
+)
+def test_whatever_csv_writes_comes_back(tmp_path_factory, data, delimiter, quoting, ends):
+    path = tmp_path_factory.getbasetemp() / "any.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, delimiter=delimiter, quoting=quoting, lineterminator=ends)
+        writer.writerows([("number", "text", "flag", "whole"), *data])
+    table = read_file(path)
+    assert list(table.kinds.values()) == ["number", "text", "boolean", "number"]
+    for name, column in zip(table.kinds, zip(*data, strict=True), strict=True):
+        assert values(table, name) == list(column)
 
 
 def test_missing_values_are_known_and_none_is_a_category(write):

@@ -64,7 +64,7 @@ def fit(
         raise DataError(f"--test-size must be 0 or more and less than 1, got {test_size:g}")
     if out is not None:
         require_free_folder(out, force)
-    table = read_file(data, as_text=category or ())
+    table = read_file(data, as_text=category or (), skip=exclude or ())
     roles = choose_columns(table, target, exclude or (), include or ())
     rows = choose_rows(table, target, roles, drop_missing, test_size, seed)
     chosen, why = _task(table, target, task)
@@ -136,8 +136,8 @@ def _estimator(name: str, target: str, why: str, options: dict[str, Any]) -> Any
     cls = getattr(kw, name, None)
     if cls is None:
         raise DataError(
-            f"knotwork takes {target!r} for classes because {why}, and this version has no {name}; pass --task "
-            f"regression if its numbers are quantities"
+            f"the target {target!r} is taken for classes because {why}, and this version of knotwork has no {name}; "
+            f"pass --task regression if its numbers are quantities"
         )
     return cls(**options)
 

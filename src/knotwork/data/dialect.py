@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO, cast
 
+from knotwork.data.names import require_distinct
 from knotwork.errors import DataError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -111,12 +112,7 @@ def _names(path: Path, header: list[str]) -> tuple[str, ...]:
             f"the first line must name the columns, that of {path} holds only numbers ({', '.join(names[:3])}, …); "
             f"put a line of names above it"
         )
-    for k, name in enumerate(names):
-        if name in names[:k]:
-            raise DataError(
-                f"column names must differ, {path} has {name!r} in columns {names.index(name) + 1} and {k + 1}; "
-                f"rename one of them"
-            )
+    require_distinct(names, path)
     return tuple(names)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
-from knotwork.data.names import require_columns
+from knotwork.data.names import require_columns, require_distinct
 from knotwork.data.pieces import Kind, Pieces, Values
 from knotwork.data.trouble import MISSING, find_junk, require_even_lines
 from knotwork.errors import DataError, MissingPackage
@@ -45,7 +45,7 @@ class Table:
 
     columns : numbers and booleans as float64, missing ones as NaN, text as pandas categories; columns of dates and of
         more than ``MOST_TEXTS`` texts are not kept
-    kinds : of every column of the file, in order
+    kinds : of every column that was read, in order, then of those skipped
     rows : their number
     described : how it was read, in words
     """
@@ -77,30 +77,33 @@ class Table:
         )
 
 
-def read_file(path: Path, *, as_text: Sequence[str] = (), columns: Mapping[str, Kind] | None = None) -> Table:
+def read_file(
+    path: Path, *, as_text: Sequence[str] = (), skip: Sequence[str] = (), columns: Mapping[str, Kind] | None = None
+) -> Table:
     """Read a CSV or Parquet file.
 
     Parameters
     ----------
     path : the file; Parquet is known by its first bytes, whatever its name
     as_text : columns to take as text even if they hold numbers
+    skip : columns not to look at
     columns : the columns to keep and what each must hold; None keeps all as they come
     """
     if not path.is_file():
-        what = "is a folder" if path.is_dir() else "does not exist"
+        what = "is a folder" if path.is_dir() else "is something else" if path.exists() else "does not exist"
         raise DataError(f"a table must be a CSV or Parquet file, {path} {what}; check the path")
     with path.open("rb") as file:
         magic = file.read(4)
     if magic == b"PAR1":
-        return _read_parquet(path, as_text, columns)
+        return _read_parquet(path, as_text, skip, columns)
     if path.suffix.lower() == ".parquet":
         raise DataError(f"a Parquet file begins with PAR1, {path} does not; check that it was copied whole")
-    return _read_csv(path, as_text, columns)
+    return _read_csv(path, as_text, skip, columns)
 
 
-def _read_csv(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
     dialect = read_dialect(path)
-    wanted = _wanted(path, dialect.names, as_text, columns)
+    wanted = _wanted(path, dialect.names, as_text, skip, columns)
     forced = {name for name, kind in wanted.items() if kind == "text"}
     while True:
         pieces = {name: Pieces() for name in wanted}
@@ -127,7 +130,7 @@ def _read_csv(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind] | 
         )
 
     _require_kinds(path, pieces, wanted, set(as_text), dialect.decimal, junk)
-    return _table(path, pieces, rows, dialect.describe())
+    return _table(path, pieces, rows, skip, dialect.describe())
 
 
 def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.DataFrame]:
@@ -156,7 +159,7 @@ def _compression(path: Path) -> Literal["gzip"] | None:
         return "gzip" if file.read(2) == b"\x1f\x8b" else None
 
 
-def _read_parquet(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -167,7 +170,8 @@ def _read_parquet(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"a Parquet file must be whole, {path} cannot be read ({error}); copy it again") from None
     names = tuple(file.schema_arrow.names)
-    wanted = _wanted(path, names, as_text, columns)
+    require_distinct(names, path)
+    wanted = _wanted(path, names, as_text, skip, columns)
     pieces = {name: Pieces() for name in wanted}
     rows = 0
     dates = {n for n in wanted if pa.types.is_temporal(file.schema_arrow.field(n).type)}
@@ -194,7 +198,7 @@ def _read_parquet(path: Path, as_text: Sequence[str], columns: Mapping[str, Kind
 
     # Whoever wrote the types meant them: text that looks like numbers is text.
     _require_kinds(path, pieces, wanted, set(wanted), ".", junk)
-    return _table(path, pieces, rows, "Parquet")
+    return _table(path, pieces, rows, skip, "Parquet")
 
 
 def _require_plain_type(path: Path, name: str, kind: Any) -> None:
@@ -207,18 +211,22 @@ def _require_plain_type(path: Path, name: str, kind: Any) -> None:
     if not any(is_kind(kind) for is_kind in plain):
         raise DataError(
             f"columns must hold numbers, booleans or text, column {name!r} of {path} holds {kind}; "
-            f"leave it out of the file, or turn it into columns of numbers"
+            f"leave it out with --exclude, or turn it into columns of numbers"
         )
 
 
 def _wanted(
-    path: Path, names: Sequence[str], as_text: Sequence[str], columns: Mapping[str, Kind] | None
+    path: Path,
+    names: Sequence[str],
+    as_text: Sequence[str],
+    skip: Sequence[str],
+    columns: Mapping[str, Kind] | None,
 ) -> dict[str, Kind | None]:
-    require_columns(as_text, names, path)
-    if columns is None:
-        return {name: "text" if name in as_text else None for name in names}
-    require_columns(columns, names, path)
-    return dict(columns)
+    """Return the columns to read, in order, and what each must hold if that is known."""
+    require_columns([*as_text, *skip, *(columns or ())], names, path)
+    if columns is not None:
+        return dict(columns)
+    return {name: "text" if name in as_text else None for name in names if name not in skip}
 
 
 def _require_kinds(
@@ -246,7 +254,7 @@ def _require_kinds(
             raise junk(name)
 
 
-def _table(path: Path, pieces: dict[str, Pieces], rows: int, described: str) -> Table:
+def _table(path: Path, pieces: dict[str, Pieces], rows: int, skipped: Sequence[str], described: str) -> Table:
     if rows == 0:
         raise DataError(f"a table must have rows, {path} has column names only; check that it was written whole")
     kinds: dict[str, Kind] = {name: column.kind or "number" for name, column in pieces.items()}
@@ -255,4 +263,4 @@ def _table(path: Path, pieces: dict[str, Pieces], rows: int, described: str) -> 
         values = pieces.pop(name).joined()  # in turn, so that only one column is ever in memory twice
         if values is not None:
             columns[name] = values
-    return Table(path, columns, kinds, rows, described)
+    return Table(path, columns, kinds | dict.fromkeys(skipped, "skipped"), rows, described)

@@ -22,6 +22,16 @@ def require_columns(wanted: Iterable[str], present: Sequence[str], path: Path) -
     raise DataError(f"{path} has no column {named}; its columns are {shown}{more}")
 
 
+def require_distinct(names: Sequence[str], path: Path) -> None:
+    """Refuse a file with two columns of one name."""
+    for k, name in enumerate(names):
+        if name in names[:k]:
+            raise DataError(
+                f"column names must differ, {path} has {name!r} in columns {names.index(name) + 1} and {k + 1}; "
+                f"rename one of them"
+            )
+
+
 def _nearest(name: str, present: Sequence[str]) -> str:
     """Return the nearest name in words, regardless of capitals.
 

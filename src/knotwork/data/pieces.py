@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Values: TypeAlias = "NDArray[np.float64] | pd.Categorical[Any]"
-Kind = Literal["number", "boolean", "text", "date"]
+Kind = Literal["number", "boolean", "text", "date", "skipped"]
 
 # Different texts of a column beyond which they are no categories; what was read of it is let go.
 MOST_TEXTS = 10_000
