@@ -160,7 +160,7 @@ def _target(table: Table, target: str, task: Task, rows: NDArray[np.intp]) -> An
 
     values = table.columns[target][rows]
     if not isinstance(values, np.ndarray):
-        return np.asarray(values, dtype=str)
+        return np.asarray(values, dtype=object)
     if task == "regression":
         return values
     if table.kinds[target] == "boolean":
