@@ -69,7 +69,7 @@ def test_the_saved_model_is_the_one_that_was_measured(knotwork_json, data, frame
     assert sorted([*rows.train, *rows.test]) == list(range(300))
     error = model.predict(frame.iloc[rows.test].drop(columns="y").astype({"flag": float})) - frame["y"].iloc[rows.test]
     assert report["error"]["test"]["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)))
-    assert report["model"]["formula"] == str(model.spline_)
+    assert report["model"]["formulas"] == {"y": str(model.spline_)}
 
 
 def test_a_network(knotwork_json, knotwork, data, tmp_path):
@@ -162,6 +162,9 @@ def test_classification_is_recognised(knotwork, write, target, because):
         report = json.loads(knotwork(*arguments, "--json").stdout)
         assert (report["task"], report["task_because"]) == ("classification", because)
         assert 0 <= report["error"]["test"]["accuracy"] <= 1
+        labels = list(report["model"]["formulas"])
+        last = sorted({str(value) for value in target})[-1]
+        assert labels[-1] == f"{'log-odds' if len(labels) == 1 else 'logit'} of kind = {last}"
     else:
         sentence = knotwork(*arguments, code=2).stderr
         assert f"the target 'kind' is taken for classes because {because}" in sentence
@@ -190,6 +193,7 @@ def test_a_classifier_is_used_as_soon_as_there_is_one(knotwork_json, write, monk
     report = knotwork_json("fit", path, "--target", "kind")
     assert report["task"] == "classification"
     assert report["error"]["test"]["accuracy"] > 0.9
+    assert list(report["model"]["formulas"]) == ["log-odds of kind = low"]
     assert 0.3 < report["error"]["test"]["accuracy_of_the_commonest_class"] < 0.7
 
 

@@ -89,7 +89,7 @@ def fit(
     report["error"] = {"train": errors(estimator, X_train, y_train, y_train, chosen)}
     if len(y_test):
         report["error"]["test"] = errors(estimator, X_test, y_test, y_train, chosen)
-    report["model"] = describe(estimator)
+    report["model"] = describe(estimator, target)
     if out is not None:
         import knotwork as kw
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from knotwork.spline.model import Spline
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -31,13 +33,16 @@ def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dic
     }
 
 
-def describe(model: Any) -> dict[str, Any]:
-    """Return what was fitted: the formula, and for a network its layers and training."""
+def describe(model: Any, target: str) -> dict[str, Any]:
+    """Return what was fitted: a formula for each output, and for a network its layers and training."""
     spline = model.spline_
     described: dict[str, Any] = {
         "kind": type(model).__name__,
         "features": list(spline.feature_names),
-        "formula": str(spline),
+        "formulas": {
+            label: str(Spline(spline.terms, spline.intercept[[k]], spline.coef[:, [k]], spline.feature_names))
+            for k, label in enumerate(_outputs(model, target))
+        },
         "intercept": spline.intercept.tolist(),
         "terms": [
             {"term": term.describe(spline.feature_names), "coef": betas.tolist()}
@@ -54,6 +59,16 @@ def describe(model: Any) -> dict[str, Any]:
             "validation_loss": history.validation_loss[history.best_epoch],
         }
     return described
+
+
+def _outputs(model: Any, target: str) -> list[str]:
+    """Say what each output of the spline is."""
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return [target]
+    if len(classes) == 2:
+        return [f"log-odds of {target} = {classes[1]}"]
+    return [f"logit of {target} = {label}" for label in classes]
 
 
 def print_report(report: dict[str, Any]) -> None:
@@ -89,7 +104,9 @@ def print_report(report: dict[str, Any]) -> None:
             line("error", f"{_error_words(report['error'][part])} on {rows[part]} {words}")
     start = "the spline it starts from:" if "network" in model else ""
     line("formula", f"{start} h(u) = max(0, u)".strip())
-    console.print(f"\n{report['target']} ≈ {model['formula']}\n", markup=False)
+    for label, formula in model["formulas"].items():
+        console.print(f"\n{label} ≈ {formula}", markup=False)
+    console.print()
     if report["saved"] is None:
         line("saved", "nothing; pass --out model to keep it")
     else:
