@@ -31,17 +31,21 @@ ESTIMATORS = {
 
 def fit(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file.", show_default=False)],
-    target: Annotated[str, typer.Option(help="The column to predict.", show_default=False)],
+    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.", show_default=False)],
     hidden: Annotated[
         str | None, typer.Option(help="Widths of a network's hidden layers, 64,64 say. Without it: a spline.")
     ] = None,
     task: Annotated[Literal["auto", "regression", "classification"], typer.Option(help="What the target is.")] = "auto",
-    exclude: Annotated[list[str] | None, typer.Option(help="A column to leave out; repeat for more.")] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeat for more.")
+    ] = None,
     include: Annotated[
-        list[str] | None, typer.Option(help="A column to use though it looks like an identifier; repeat for more.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column to use though it looks like an identifier; repeat for more."),
     ] = None,
     category: Annotated[
-        list[str] | None, typer.Option(help="A column of numbers to take as categories; repeat for more.")
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column of numbers to take as categories; repeat for more."),
     ] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Drop rows with missing values.")] = False,
     test_size: Annotated[float, typer.Option(help="Share of the rows held out to measure the error, or 0.")] = 0.2,
