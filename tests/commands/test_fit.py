@@ -197,6 +197,19 @@ def test_a_classifier_is_used_as_soon_as_there_is_one(knotwork_json, write, monk
     assert 0.3 < report["error"]["test"]["accuracy_of_the_commonest_class"] < 0.7
 
 
+def test_interactions(knotwork, write):
+    X = np.random.default_rng(0).random((300, 2))
+    path = write(pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": np.minimum(X[:, 0], X[:, 1])}))
+    arguments = ("fit", path, "--target", "y", "--max-degree", "2", "--json")
+    try:
+        kw.MarsRegressor(max_degree=2).fit(X, X[:, 0])
+    except ValueError:
+        assert "max_degree" in knotwork(*arguments, code=2).stderr
+    else:
+        report = json.loads(knotwork(*arguments).stdout)
+        assert any("min(" in term["term"] for term in report["model"]["terms"])
+
+
 @pytest.mark.parametrize(
     ("options", "expected"),
     [

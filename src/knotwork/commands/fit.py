@@ -15,6 +15,7 @@ from knotwork.whole import whole_folder
 
 if TYPE_CHECKING:
     import numpy as np
+    import pandas as pd
     from numpy.typing import NDArray
 
     from knotwork.data.files import Table
@@ -51,6 +52,9 @@ def fit(
     test_size: Annotated[float, typer.Option(help="Share of the rows held out to measure the error, or 0.")] = 0.2,
     seed: Annotated[int, typer.Option(help="Decides the rows held out and the training.", min=0)] = 0,
     max_terms: Annotated[int | None, typer.Option(help="Most terms of the spline.", min=2)] = None,
+    max_degree: Annotated[
+        int | None, typer.Option(help="Most features that a term of the spline may join; 1 if absent.", min=1)
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Most epochs to train a network.", min=0)] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model; without it nothing is saved.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
@@ -63,7 +67,7 @@ def fit(
     from knotwork.data.roles import choose_columns
 
     widths = _widths(hidden)
-    options = _options(widths, max_terms, epochs, seed, quiet=as_json)
+    options = _options(widths, max_terms, max_degree, epochs, seed, quiet=as_json)
     if not 0 <= test_size < 1:
         raise DataError(f"--test-size must be 0 or more and less than 1, got {test_size:g}")
     if out is not None:
@@ -88,7 +92,7 @@ def fit(
     del table  # the fit may need the memory
 
     start = time.perf_counter()
-    estimator.fit(X_train, y_train)
+    _fit(estimator, X_train, y_train)
     report["seconds"] = time.perf_counter() - start
     report["error"] = {"train": errors(estimator, X_train, y_train, y_train, chosen)}
     if len(y_test):
@@ -143,13 +147,32 @@ def _estimator(name: str, target: str, why: str, options: dict[str, Any]) -> Any
             f"the target {target!r} is taken for classes because {why}, and this version of knotwork has no {name}; "
             f"pass --task regression if its numbers are quantities"
         )
+    unknown = set(options) - set(cls().get_params())
+    if unknown:
+        raise DataError(f"{name} has no option {min(unknown)} in this version of knotwork; leave it out")
     return cls(**options)
 
 
+def _fit(estimator: Any, X: pd.DataFrame, y: Any) -> None:
+    from sklearn.utils._param_validation import InvalidParameterError
+
+    try:
+        estimator.fit(X, y)
+    except InvalidParameterError as error:
+        raise DataError(f"an option is out of range: {error}") from None
+
+
 def _options(
-    widths: tuple[int, ...] | None, max_terms: int | None, epochs: int | None, seed: int, quiet: bool
+    widths: tuple[int, ...] | None,
+    max_terms: int | None,
+    max_degree: int | None,
+    epochs: int | None,
+    seed: int,
+    quiet: bool,
 ) -> dict[str, Any]:
     options: dict[str, Any] = {"max_terms": max_terms, "verbose": int(not quiet and sys.stdout.isatty())}
+    if max_degree is not None:
+        options["max_degree"] = max_degree
     if widths is not None:
         options |= {"hidden": widths, "random_state": seed}
         if epochs is not None:

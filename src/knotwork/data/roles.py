@@ -43,6 +43,12 @@ def choose_columns(table: Table, target: str, exclude: Sequence[str] = (), inclu
     require_columns([target, *exclude, *include], names, table.path)
     if target in exclude or target in include:
         raise DataError(f"the target is no feature, got {target!r} as both; name other columns in --exclude, --include")
+    if target not in table.columns:
+        what = "dates" if table.kinds[target] == "date" else f"more than {MOST_TEXTS} different texts"
+        raise DataError(
+            f"the target must hold numbers, booleans or classes, column {target!r} of {table.path} holds {what}; "
+            f"choose another target or turn it into numbers"
+        )
     both = [name for name in include if name in exclude]
     if both:
         raise DataError(f"a column is either included or excluded, {both[0]!r} is both; name it once")
