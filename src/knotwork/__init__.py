@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from knotwork.estimators.mars_classifier import MarsClassifier as MarsClassifier
     from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
     from knotwork.estimators.splinenet_classifier import SplineNetClassifier as SplineNetClassifier
+    from knotwork.export import export_onnx as export_onnx
     from knotwork.io import load as load
     from knotwork.io import save as save
     from knotwork.network.convert import to_network as to_network
@@ -41,6 +42,7 @@ _HOME = {
     "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
     "deepen": "knotwork.network.reshape",
+    "export_onnx": "knotwork.export",
     "init_": "knotwork.network.init",
     "load": "knotwork.io",
     "reshape": "knotwork.network.reshape",

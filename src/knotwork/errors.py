@@ -13,6 +13,10 @@ class DataError(KnotworkError, ValueError):
     """A table, a response or a weight that cannot be fitted or predicted as it is."""
 
 
+class MissingPackage(KnotworkError, ImportError):
+    """A package that this step needs, and that knotwork does without otherwise."""
+
+
 class CategoryWarning(UserWarning):
     """A category at prediction time that the training table did not contain."""
 

@@ -263,6 +263,8 @@ def train(
 ) -> History:
     """Train a network of your own in place; the loop that ``SplineNetRegressor`` and ``SplineNetClassifier`` use.
 
+    Parameters that are not listed are those of ``SplineNetRegressor`` and ``SplineNetClassifier``.
+
     Parameters
     ----------
     net : module that maps (N, d) to (N, p): responses, or logits of p classes; one logit tells two classes apart
@@ -274,7 +276,6 @@ def train(
         that the network came with among them
     standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
         ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
-    The others are those of ``SplineNetRegressor`` and ``SplineNetClassifier``.
 
     Returns
     -------

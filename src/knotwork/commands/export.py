@@ -1,0 +1,49 @@
+"""``knotwork export``: a saved model for other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from knotwork.commands.output import print_json, require_free_file
+from knotwork.errors import DataError
+
+FORMATS = {".onnx": "onnx", ".pt2": "torch"}
+
+
+def export(
+    model: Annotated[Path, typer.Argument(help="Folder that knotwork fit --out or kw.save wrote.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="The file to write, .onnx or .pt2.", show_default=False)],
+    format: Annotated[
+        Literal["onnx", "torch"] | None, typer.Option(help="ONNX or torch.export; told by the file's ending if absent.")
+    ] = None,
+    dtype: Annotated[
+        Literal["float32", "float64"], typer.Option(help="Numbers that the file takes, holds and gives.")
+    ] = "float32",
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Write a model as ONNX or torch.export; the file appears once it has given knotwork's own prediction."""
+    chosen = format or FORMATS.get(out.suffix.lower())
+    if chosen is None:
+        raise DataError(
+            f"the format must be known, {out} ends neither in .onnx nor in .pt2; pass --format onnx or torch"
+        )
+    require_free_file(out, force)
+
+    import knotwork as kw
+    from knotwork.export import export_onnx, export_torch
+
+    result = (export_onnx if chosen == "onnx" else export_torch)(kw.load(model), out, dtype=dtype)
+    if as_json:
+        print_json({
+            "saved": str(out), "format": chosen, "dtype": dtype, "inputs": result.inputs, "outputs": result.outputs,
+            "rows_checked": result.rows, "largest_difference": result.largest_difference,
+        })  # fmt: skip
+        return
+    typer.echo(
+        f"{out}: {chosen}, {dtype}, {result.inputs} features in, {result.outputs} out; off knotwork's own prediction "
+        f"by {result.largest_difference:.2g} at most on {result.rows} rows"
+    )

@@ -1,0 +1,195 @@
+"""``knotwork fit``: from a file to a saved model, and what was made of the file on the way."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from knotwork.commands.output import print_json, require_free_folder
+from knotwork.errors import DataError
+from knotwork.whole import whole_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from knotwork.data.files import Table
+    from knotwork.data.roles import Task
+
+# Which estimator fits what: (task, with hidden layers).
+ESTIMATORS = {
+    ("regression", False): "MarsRegressor",
+    ("regression", True): "SplineNetRegressor",
+    ("classification", False): "MarsClassifier",
+    ("classification", True): "SplineNetClassifier",
+}
+
+
+def fit(
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file.", show_default=False)],
+    target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.", show_default=False)],
+    hidden: Annotated[
+        str | None, typer.Option(help="Widths of a network's hidden layers, 64,64 say. Without it: a spline.")
+    ] = None,
+    task: Annotated[Literal["auto", "regression", "classification"], typer.Option(help="What the target is.")] = "auto",
+    exclude: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeat for more.")
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column to use though it looks like an identifier; repeat for more."),
+    ] = None,
+    category: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN", help="A column of numbers to take as categories; repeat for more."),
+    ] = None,
+    drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Drop rows with missing values.")] = False,
+    test_size: Annotated[float, typer.Option(help="Share of the rows held out to measure the error, or 0.")] = 0.2,
+    seed: Annotated[int, typer.Option(help="Decides the rows held out and the training.", min=0)] = 0,
+    max_terms: Annotated[int | None, typer.Option(help="Most terms of the spline.", min=2)] = None,
+    max_degree: Annotated[
+        int | None, typer.Option(help="Most features that a term of the spline may join; 1 if absent.", min=1)
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(help="Most epochs to train a network.", min=0)] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model; without it nothing is saved.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Fit a spline, or a network that starts from one, to a table."""
+    from knotwork.commands.fit_report import describe, errors, print_report
+    from knotwork.commands.rows import choose_rows
+    from knotwork.data.files import read_file
+    from knotwork.data.roles import choose_columns
+
+    widths = _widths(hidden)
+    options = _options(widths, max_terms, max_degree, epochs, seed, quiet=as_json)
+    if not 0 <= test_size < 1:
+        raise DataError(f"--test-size must be 0 or more and less than 1, got {test_size:g}")
+    if out is not None:
+        require_free_folder(out, force)
+    table = read_file(data, as_text=category or (), skip=exclude or ())
+    roles = choose_columns(table, target, exclude or (), include or ())
+    rows = choose_rows(table, target, roles, drop_missing, test_size, seed)
+    chosen, why = _task(table, target, task)
+    estimator = _estimator(ESTIMATORS[chosen, widths is not None], target, why, options)
+    y_train, y_test = (_target(table, target, chosen, part) for part in (rows.train, rows.test))
+    X_test, X_train = (table.frame(roles.features, part) for part in (rows.test, rows.train))
+    report: dict[str, Any] = {
+        "file": str(data),
+        "read_as": table.described,
+        "rows": {"read": table.rows, "train": len(rows.train), "test": len(rows.test)},
+        "target": target,
+        "task": chosen,
+        "task_because": why,
+        "columns": {"used": list(roles.features), "left_out": roles.left_out},
+        "notes": list(rows.notes),
+    }
+    del table  # the fit may need the memory
+
+    start = time.perf_counter()
+    _fit(estimator, X_train, y_train)
+    report["seconds"] = time.perf_counter() - start
+    report["error"] = {"train": errors(estimator, X_train, y_train, y_train, chosen)}
+    if len(y_test):
+        report["error"]["test"] = errors(estimator, X_test, y_test, y_train, chosen)
+    report["model"] = describe(estimator, target)
+    if out is not None:
+        import knotwork as kw
+
+        with whole_folder(out) as fresh:
+            kw.save(estimator, fresh)
+    report["saved"] = None if out is None else str(out)
+    if as_json:
+        print_json(report)
+    else:
+        print_report(report)
+
+
+def _widths(hidden: str | None) -> tuple[int, ...] | None:
+    if hidden is None:
+        return None
+    parts = [part.strip() for part in hidden.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise DataError(f"--hidden must be widths of layers such as 64,64, got {hidden!r}")
+    return tuple(int(part) for part in parts)
+
+
+def _task(table: Table, target: str, asked: str) -> tuple[Task, str]:
+    from knotwork.data.roles import guess_task
+
+    kind, values = table.kinds[target], table.columns[target]
+    if asked == "classification":
+        return "classification", "--task says so"
+    if asked == "regression":
+        if kind == "text":
+            raise DataError(
+                f"the target of a regression must be numbers, column {target!r} of {table.path} holds text; "
+                f"choose another target or --task classification"
+            )
+        return "regression", "--task says so"
+    if kind == "boolean":
+        return "classification", "it holds true and false"
+    return guess_task(values)
+
+
+def _estimator(name: str, target: str, why: str, options: dict[str, Any]) -> Any:
+    """Make the estimator of this name, if there is one."""
+    import knotwork as kw
+
+    cls = getattr(kw, name, None)
+    if cls is None:
+        raise DataError(
+            f"the target {target!r} is taken for classes because {why}, and this version of knotwork has no {name}; "
+            f"pass --task regression if its numbers are quantities"
+        )
+    unknown = set(options) - set(cls().get_params())
+    if unknown:
+        raise DataError(f"{name} has no option {min(unknown)} in this version of knotwork; leave it out")
+    return cls(**options)
+
+
+def _fit(estimator: Any, X: pd.DataFrame, y: Any) -> None:
+    from sklearn.utils._param_validation import InvalidParameterError
+
+    try:
+        estimator.fit(X, y)
+    except InvalidParameterError as error:
+        raise DataError(f"an option is out of range: {error}") from None
+
+
+def _options(
+    widths: tuple[int, ...] | None,
+    max_terms: int | None,
+    max_degree: int | None,
+    epochs: int | None,
+    seed: int,
+    quiet: bool,
+) -> dict[str, Any]:
+    options: dict[str, Any] = {"max_terms": max_terms, "verbose": int(not quiet and sys.stdout.isatty())}
+    if max_degree is not None:
+        options["max_degree"] = max_degree
+    if widths is not None:
+        options |= {"hidden": widths, "random_state": seed}
+        if epochs is not None:
+            options["epochs"] = epochs
+    elif epochs is not None:
+        raise DataError("--epochs is for networks, a spline is not trained; pass --hidden 64,64 as well")
+    return options
+
+
+def _target(table: Table, target: str, task: Task, rows: NDArray[np.intp]) -> Any:
+    import numpy as np
+
+    values = table.columns[target][rows]
+    if not isinstance(values, np.ndarray):
+        return np.asarray(values, dtype=object)
+    if task == "regression":
+        return values
+    if table.kinds[target] == "boolean":
+        return values.astype(bool)
+    return values.astype(np.int64) if (values == np.floor(values)).all() else values

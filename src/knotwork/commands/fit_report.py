@@ -1,0 +1,123 @@
+"""What ``knotwork fit`` says about a model: errors, formula, training; as values for JSON and as text."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from knotwork.spline.model import Spline
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from knotwork.data.roles import Task
+
+
+def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dict[str, float]:
+    """Return the errors on some rows, and that of the best constant."""
+    predicted = model.predict(X)
+    if task == "classification":
+        values, counts = np.unique(y_train, return_counts=True)
+        return {
+            "accuracy": float(np.mean(predicted == y)),
+            "accuracy_of_the_commonest_class": float(np.mean(y == values[counts.argmax()])),
+        }
+    rmse = float(np.sqrt(np.mean((predicted - y) ** 2)))
+    constant = float(np.sqrt(np.mean((y_train.mean() - y) ** 2)))
+    return {
+        "rmse": rmse,
+        "mae": float(np.mean(np.abs(predicted - y))),
+        "r2": 1 - (rmse / constant) ** 2 if constant > 0 else 0.0,
+        "rmse_of_the_mean": constant,
+    }
+
+
+def describe(model: Any, target: str) -> dict[str, Any]:
+    """Return what was fitted: a formula for each output, and for a network its layers and training."""
+    spline = model.spline_
+    described: dict[str, Any] = {
+        "kind": type(model).__name__,
+        "features": list(spline.feature_names),
+        "formulas": {
+            label: str(Spline(spline.terms, spline.intercept[[k]], spline.coef[:, [k]], spline.feature_names))
+            for k, label in enumerate(_outputs(model, target))
+        },
+        "intercept": spline.intercept.tolist(),
+        "terms": [
+            {"term": term.describe(spline.feature_names), "coef": betas.tolist()}
+            for term, betas in zip(spline.terms, spline.coef, strict=True)
+        ],
+    }
+    if hasattr(model, "network_"):
+        history = model.history_
+        described["network"] = {
+            "hidden": list(model.hidden),
+            "epochs": len(history) - 1,
+            "best_epoch": history.best_epoch,
+            "validation_loss_of_the_spline": history.validation_loss[0],
+            "validation_loss": history.validation_loss[history.best_epoch],
+        }
+    return described
+
+
+def _outputs(model: Any, target: str) -> list[str]:
+    """Say what each output of the spline is."""
+    classes = getattr(model, "classes_", None)
+    if classes is None:
+        return [target]
+    if len(classes) == 2:
+        return [f"log-odds of {target} = {classes[1]}"]
+    return [f"logit of {target} = {label}" for label in classes]
+
+
+def print_report(report: dict[str, Any]) -> None:
+    """Print a report for people."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+
+    def line(label: str, text: str) -> None:
+        console.print(f"[bold]{label:9s}[/]", end="")
+        # Names may well contain what looks like markup.
+        console.print(text, markup=False)
+
+    rows, columns, model = report["rows"], report["columns"], report["model"]
+    count = len(columns["used"]) + len(columns["left_out"]) + 1
+    line("read", f"{report['file']}: {rows['read']} rows, {count} columns ({report['read_as']})")
+    line("target", f"{report['target']}, taken for {report['task']} because {report['task_because']}")
+    line("features", ", ".join(columns["used"]))
+    for name, reason in columns["left_out"].items():
+        line("left out", f"{name}: {reason}")
+    for note in report["notes"]:
+        line("note", note)
+    line("fit", f"{model['kind']}, {rows['train']} rows, {report['seconds']:.2f} s")
+    if "network" in model:
+        net = model["network"]
+        line(
+            "",
+            f"{' × '.join(map(str, net['hidden']))} units, {net['epochs']} epochs, best {net['best_epoch']}; "
+            f"validation loss {net['validation_loss_of_the_spline']:.4g} as spline, {net['validation_loss']:.4g} now",
+        )
+    for part, words in (("test", "rows held out"), ("train", "training rows")):
+        if part in report["error"]:
+            line("error", f"{_error_words(report['error'][part])} on {rows[part]} {words}")
+    start = "the spline it starts from:" if "network" in model else ""
+    line("formula", f"{start} h(u) = max(0, u)".strip())
+    for label, formula in model["formulas"].items():
+        console.print(f"\n{label} ≈ {formula}", markup=False)
+    console.print()
+    if report["saved"] is None:
+        line("saved", "nothing; pass --out model to keep it")
+    else:
+        line("saved", f"{report['saved']}; knotwork predict {report['saved']} new.csv uses it")
+
+
+def _error_words(error: dict[str, float]) -> str:
+    if "accuracy" in error:
+        commonest = error["accuracy_of_the_commonest_class"]
+        return f"{100 * error['accuracy']:.1f} % right (the commonest class: {100 * commonest:.1f} %)"
+    return (
+        f"RMSE {error['rmse']:.4g} (guessing the mean: {error['rmse_of_the_mean']:.4g}), "
+        f"mean absolute {error['mae']:.4g}, R² {error['r2']:.3f}"
+    )

@@ -1,0 +1,107 @@
+"""``knotwork predict``: a saved model on a new file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from knotwork.commands.output import print_json, require_free_file
+from knotwork.errors import DataError, MissingPackage
+from knotwork.whole import whole_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from knotwork.data.pieces import Kind
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Folder that knotwork fit --out or kw.save wrote.", show_default=False)],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the model's columns.", show_default=False)],
+    out: Annotated[
+        Path | None, typer.Option(help="File for the predictions, .csv or .parquet; without it CSV to stdout.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Predict the rows of a table. Other columns, the target among them, may be there or not."""
+    import numpy as np
+
+    import knotwork as kw
+    from knotwork.commands.rows import missing_values
+    from knotwork.data.files import read_file
+
+    if out is not None:
+        require_free_file(out, force)
+        if out.suffix.lower() not in (".csv", ".parquet"):
+            raise DataError(f"predictions are written as .csv or .parquet, got {out}; choose one of these endings")
+    fitted = kw.load(model)
+    columns = columns_of(fitted, model)
+    table = read_file(data, columns=columns)
+    gaps = {name: int(table.missing(name).sum()) for name in columns}
+    gaps = {name: count for name, count in gaps.items() if count}
+    if gaps:
+        raise missing_values(data, gaps, "drop those rows")
+    frame = table.frame(tuple(columns), np.arange(table.rows))
+    del table
+    predictions = _predictions(fitted, frame)
+    if out is not None:
+        with whole_file(out) as fresh:
+            _write(predictions, fresh)
+        if as_json:
+            print_json({"rows": len(predictions), "saved": str(out)})
+        else:
+            typer.echo(f"{len(predictions)} predictions in {out}")
+    elif as_json:
+        print_json({"rows": len(predictions), "predictions": predictions.to_dict("list")})
+    else:
+        predictions.to_csv(sys.stdout, index=False)
+
+
+def columns_of(model: Any, path: Path) -> dict[str, Kind]:
+    """Return the columns that a model takes and what they must hold."""
+    import knotwork as kw
+
+    if isinstance(model, kw.Spline):
+        return dict.fromkeys(model.feature_names, "number")
+    encoder = getattr(model, "encoder_", None)
+    if encoder is None:
+        raise DataError(
+            f"a table is predicted by a model that knows its columns, {path} is a {type(model).__name__}; "
+            f"save the estimator instead"
+        )
+    return {c.name: "number" if c.categories is None else "text" for c in encoder.columns}
+
+
+def _predictions(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
+    """Predict: a column ``prediction`` (several if the model has several outputs), and one per class if it has any."""
+    import pandas as pd
+
+    import knotwork as kw
+
+    if isinstance(model, kw.Spline):
+        values = model(frame.to_numpy())
+    elif hasattr(model, "feature_names_in_"):
+        values = model.predict(frame)
+    else:  # fitted to an array
+        values = model.predict(frame.to_numpy())
+    if values.ndim == 2:
+        return pd.DataFrame(values, columns=[f"prediction {k}" for k in range(values.shape[1])])
+    result = pd.DataFrame({"prediction": values})
+    if hasattr(model, "predict_proba"):
+        for name, share in zip(model.classes_, model.predict_proba(frame).T, strict=True):
+            result[f"probability of {name}"] = share
+    return result
+
+
+def _write(predictions: pd.DataFrame, path: Path) -> None:
+    if path.suffix.lower() == ".csv":
+        predictions.to_csv(path, index=False)
+        return
+    try:
+        predictions.to_parquet(path, index=False)
+    except ImportError:
+        raise MissingPackage("writing Parquet needs pyarrow; pip install 'knotwork[parquet]'") from None

@@ -1,0 +1,77 @@
+"""Which rows of a table a fit uses: those with a target and all features, less a part held out to measure the error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.errors import DataError
+from knotwork.network.split import held_out, row_numbers
+
+if TYPE_CHECKING:
+    from knotwork.data.files import Table
+    from knotwork.data.roles import Roles
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a table by what they serve for, as numbers; ``notes`` says which were dropped."""
+
+    train: NDArray[np.intp]
+    test: NDArray[np.intp]
+    notes: tuple[str, ...] = ()
+
+
+def choose_rows(table: Table, target: str, roles: Roles, drop_missing: bool, test_size: float, seed: int) -> Rows:
+    """Drop rows without a target, refuse (or drop) those with missing features, and hold a part out."""
+    notes = []
+    kept = ~table.missing(target)
+    if not kept.all():
+        notes.append(f"{table.rows - kept.sum()} of {table.rows} rows have no {target!r} and were dropped")
+    gaps = {name: int((table.missing(name) & kept).sum()) for name in roles.features}
+    gaps = {name: count for name, count in gaps.items() if count}
+    if gaps and not drop_missing:
+        raise missing_values(table.path, gaps, "drop those rows with --drop-missing, leave the columns out (--exclude)")
+    before = kept.sum()
+    for name in gaps:
+        kept &= ~table.missing(name)
+    if gaps:
+        notes.append(f"{before - kept.sum()} rows with missing values in {', '.join(map(repr, gaps))} were dropped")
+    rows = np.flatnonzero(kept)
+    if len(rows) < 2:
+        raise DataError(
+            f"a fit needs at least 2 rows with a target and all features, {table.path} has {len(rows)}; "
+            f"add rows or leave columns out with --exclude"
+        )
+    if test_size == 0:
+        return Rows(rows, rows[:0], tuple(notes))
+    held = _held_out(table, roles.features, rows, test_size, seed)
+    if len(rows) - held.sum() < 2 or not held.any():
+        notes.append("too few different rows to hold any out: the error is that of the training rows")
+        return Rows(rows, rows[:0], tuple(notes))
+    return Rows(rows[~held], rows[held], tuple(notes))
+
+
+def missing_values(path: Path, gaps: dict[str, int], remedy: str) -> DataError:
+    """Return the error for features with gaps: their names and counts, and what to do."""
+    counts = ", ".join(f"{name!r} ({count} rows)" for name, count in gaps.items())
+    return DataError(
+        f"features must have no missing values, {path} has some in {counts}; {remedy} or fill them in before"
+    )
+
+
+def _held_out(
+    table: Table, features: Sequence[str], rows: NDArray[np.intp], share: float, seed: int
+) -> NDArray[np.bool_]:
+    """Mark rows to hold out, by what they hold: copies of a row stay together, or the error would flatter."""
+    mixed = np.zeros(len(rows))
+    for name in features:
+        values = table.columns[name]
+        column = (values if isinstance(values, np.ndarray) else values.codes.astype(np.float64))[rows]
+        mixed = row_numbers(np.column_stack([mixed, column]), seed).astype(np.float64)
+    return held_out(mixed[:, None], share, seed)

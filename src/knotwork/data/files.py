@@ -1,0 +1,266 @@
+"""Tables from files: CSV and Parquet, in blocks, into columns of numbers and of text.
+
+Blocks keep the memory small: beside the columns read so far there is one block, about 32 MB as numbers. Numbers and
+booleans become float64, text becomes categories (a code a row and every text once). A column is text if any of its
+values is; one that is mostly numbers is refused with the line of the first value that is none, for that is a mistake
+far more often than a category.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
+from knotwork.data.names import require_columns, require_distinct
+from knotwork.data.pieces import Kind, Pieces, Values
+from knotwork.data.trouble import MISSING, find_junk, require_even_lines
+from knotwork.errors import DataError, MissingPackage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Values of a block.
+BLOCK = 4_000_000
+# Share of numbers that makes a column with other values in it a column of numbers with a mistake.
+MOSTLY = 0.5
+
+_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d{4}/\d\d?/\d\d?([T ].*)?|\d\d?[/.]\d\d?[/.]\d{2,4}([T ].*)?")
+
+# Thousands, currencies and the like: 1,234.50 or $ 99 or 12 %. Meant as numbers, but not to be read by guessing.
+_LIKE_A_NUMBER = re.compile(r"[+-]?[$€£]?\s*\d[\d.,' ]*\s*[%$€£]?")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table in memory.
+
+    columns : numbers and booleans as float64, missing ones as NaN, text as pandas categories; columns of dates and of
+        more than ``MOST_TEXTS`` texts are not kept
+    kinds : of every column that was read, in order, then of those skipped
+    rows : their number
+    described : how it was read, in words
+    """
+
+    path: Path
+    columns: Mapping[str, Values]
+    kinds: Mapping[str, Kind]
+    rows: int
+    described: str
+
+    def missing(self, name: str) -> NDArray[np.bool_]:
+        """Mark the rows in which a column has no value."""
+        values = self.columns[name]
+        return np.isnan(values) if isinstance(values, np.ndarray) else values.isna()
+
+    def frame(self, names: Sequence[str], rows: NDArray[np.intp]) -> pd.DataFrame:
+        """Return some columns of some rows; columns of numbers lie in one matrix, so that a fit needs no other copy."""
+        import pandas as pd
+
+        numeric = [name for name in names if self.kinds[name] != "text"]
+        matrix = np.empty((len(numeric), len(rows)))
+        for row, name in zip(matrix, numeric, strict=True):
+            np.take(self.columns[name], rows, out=row)
+        if len(numeric) == len(names):
+            return pd.DataFrame(matrix.T, columns=pd.Index(numeric, dtype="str"), copy=False)
+        numbers = dict(zip(numeric, matrix, strict=True))
+        return pd.DataFrame(
+            {name: numbers[name] if name in numbers else self.columns[name].take(rows) for name in names}, copy=False
+        )
+
+
+def read_file(
+    path: Path, *, as_text: Sequence[str] = (), skip: Sequence[str] = (), columns: Mapping[str, Kind] | None = None
+) -> Table:
+    """Read a CSV or Parquet file.
+
+    Parameters
+    ----------
+    path : the file; Parquet is known by its first bytes, whatever its name
+    as_text : columns to take as text even if they hold numbers
+    skip : columns not to look at
+    columns : the columns to keep and what each must hold; None keeps all as they come
+    """
+    if not path.is_file():
+        what = "is a folder" if path.is_dir() else "is something else" if path.exists() else "does not exist"
+        raise DataError(f"a table must be a CSV or Parquet file, {path} {what}; check the path")
+    with path.open("rb") as file:
+        magic = file.read(4)
+    if magic == b"PAR1":
+        return _read_parquet(path, as_text, skip, columns)
+    if path.suffix.lower() == ".parquet":
+        raise DataError(f"a Parquet file begins with PAR1, {path} does not; check that it was copied whole")
+    return _read_csv(path, as_text, skip, columns)
+
+
+def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+    dialect = read_dialect(path)
+    wanted = _wanted(path, dialect.names, as_text, skip, columns)
+    forced = {name for name, kind in wanted.items() if kind == "text"}
+    while True:
+        pieces = {name: Pieces() for name in wanted}
+        mixed = set()
+        rows, suspicious = 0, False
+        for block in _csv_blocks(path, dialect, forced):
+            rows += len(block)
+            suspicious |= bool(block[dialect.names[-1]].isna().any())
+            for name in wanted:
+                if name not in mixed and not pieces[name].add(block[name]):
+                    mixed.add(name)
+        if suspicious:  # a line with too few fields looks like one whose last values are missing
+            require_even_lines(path, dialect)
+        if not mixed:
+            break
+        # Text in some blocks only: read it as text from the beginning.
+        forced |= mixed
+
+    def junk(name: str) -> DataError:
+        line, text = find_junk(path, dialect, name)
+        return DataError(
+            f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; correct it, leave the column out "
+            f"(--exclude) or take its values as categories (--category)"
+        )
+
+    _require_kinds(path, pieces, wanted, set(as_text), dialect.decimal, junk)
+    return _table(path, pieces, rows, skip, dialect.describe())
+
+
+def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.DataFrame]:
+    import pandas as pd
+
+    try:
+        with warnings.catch_warnings():
+            # It only warns of fields that it drops.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            warnings.simplefilter("ignore", pd.errors.DtypeWarning)
+            yield from pd.read_csv(
+                path, sep=dialect.delimiter, decimal=dialect.decimal, header=0, names=list(dialect.names),
+                index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False, na_values=list(MISSING),
+                skipinitialspace=True, encoding="utf-8-sig", low_memory=False,
+                chunksize=max(1000, BLOCK // len(dialect.names)), compression=_compression(path),
+            )  # fmt: skip
+    except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
+        require_even_lines(path, dialect)
+        raise DataError(f"a CSV file must be a table, {path} cannot be read as one ({error})") from None
+    except UnicodeDecodeError as error:
+        raise not_utf8(path, error) from None
+
+
+def _compression(path: Path) -> Literal["gzip"] | None:
+    with path.open("rb") as file:
+        return "gzip" if file.read(2) == b"\x1f\x8b" else None
+
+
+def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise MissingPackage(f"reading {path} (Parquet) needs pyarrow; pip install 'knotwork[parquet]'") from None
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"a Parquet file must be whole, {path} cannot be read ({error}); copy it again") from None
+    names = tuple(file.schema_arrow.names)
+    require_distinct(names, path)
+    wanted = _wanted(path, names, as_text, skip, columns)
+    pieces = {name: Pieces() for name in wanted}
+    rows = 0
+    dates = {n for n in wanted if pa.types.is_temporal(file.schema_arrow.field(n).type)}
+    for name in wanted:
+        _require_plain_type(path, name, file.schema_arrow.field(name).type)
+    for batch in file.iter_batches(max(1000, BLOCK // max(1, len(wanted))), columns=list(wanted)):
+        rows += batch.num_rows
+        for name in wanted:
+            if name in dates:
+                pieces[name].kind, pieces[name].let_go = "date", True
+                continue
+            values = batch.column(name)
+            if wanted[name] == "text" or name in as_text:
+                values = values.cast(pa.string())
+            elif pa.types.is_decimal(values.type):
+                values = values.cast(pa.float64())
+            pieces[name].add(values.to_pandas())
+
+    def junk(name: str) -> DataError:
+        return DataError(
+            f"column {name!r} of {path} must hold numbers, it is text there; convert it, leave it out (--exclude) "
+            f"or take its values as categories (--category)"
+        )
+
+    # Whoever wrote the types meant them: text that looks like numbers is text.
+    _require_kinds(path, pieces, wanted, set(wanted), ".", junk)
+    return _table(path, pieces, rows, skip, "Parquet")
+
+
+def _require_plain_type(path: Path, name: str, kind: Any) -> None:
+    from pyarrow import types
+
+    plain = (
+        types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_string,
+        types.is_large_string, types.is_string_view, types.is_dictionary, types.is_temporal, types.is_null,
+    )  # fmt: skip
+    if not any(is_kind(kind) for is_kind in plain):
+        raise DataError(
+            f"columns must hold numbers, booleans or text, column {name!r} of {path} holds {kind}; "
+            f"leave it out with --exclude, or turn it into columns of numbers"
+        )
+
+
+def _wanted(
+    path: Path,
+    names: Sequence[str],
+    as_text: Sequence[str],
+    skip: Sequence[str],
+    columns: Mapping[str, Kind] | None,
+) -> dict[str, Kind | None]:
+    """Return the columns to read, in order, and what each must hold if that is known."""
+    require_columns([*as_text, *skip, *(columns or ())], names, path)
+    if columns is not None:
+        return dict(columns)
+    return {name: "text" if name in as_text else None for name in names if name not in skip}
+
+
+def _require_kinds(
+    path: Path,
+    pieces: Mapping[str, Pieces],
+    wanted: Mapping[str, Kind | None],
+    as_text: set[str],
+    decimal: str,
+    junk: Any,
+) -> None:
+    """Refuse text where numbers are meant; settle what the columns are."""
+    for name, column in pieces.items():
+        if column.kind != "text":
+            continue
+        if wanted[name] in ("number", "boolean"):
+            raise junk(name)
+        if wanted[name] is not None or name in as_text:
+            continue
+        texts = [text.strip() for text in column.distinct]
+        if all(_DATE.fullmatch(text) for text in texts):
+            column.kind = "date"
+        elif sum(is_number(text, decimal) or bool(_LIKE_A_NUMBER.fullmatch(text)) for text in texts) > MOSTLY * len(
+            texts
+        ):
+            raise junk(name)
+
+
+def _table(path: Path, pieces: dict[str, Pieces], rows: int, skipped: Sequence[str], described: str) -> Table:
+    if rows == 0:
+        raise DataError(f"a table must have rows, {path} has column names only; check that it was written whole")
+    kinds: dict[str, Kind] = {name: column.kind or "number" for name, column in pieces.items()}
+    columns: dict[str, Values] = {}
+    for name in kinds:
+        values = pieces.pop(name).joined()  # in turn, so that only one column is ever in memory twice
+        if values is not None:
+            columns[name] = values
+    return Table(path, columns, kinds | dict.fromkeys(skipped, "skipped"), rows, described)

@@ -1,0 +1,145 @@
+"""What the columns of a table are for: the target, the features, and those better left out.
+
+Nothing is left out in silence: every column that is not used comes with the reason.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from knotwork.data.files import Table
+from knotwork.data.names import require_columns
+from knotwork.data.pieces import MOST_TEXTS, Values
+from knotwork.errors import DataError
+
+Task = Literal["regression", "classification"]
+
+# One indicator column for each: more would be a table of zeros.
+MOST_CATEGORIES = 100
+# In fewer rows numbers in order are no sign of anything.
+FEWEST_ROWS = 10
+MOST_CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The features in the file's order, and the columns left out, each with its reason."""
+
+    features: tuple[str, ...]
+    left_out: dict[str, str]
+
+
+def choose_columns(table: Table, target: str, exclude: Sequence[str] = (), include: Sequence[str] = ()) -> Roles:
+    """Choose the features: all columns but the target, those excluded, and those that tell a model nothing.
+
+    A column that looks like an identifier is left out, unless it is included by name or is the only one there is.
+    """
+    names = tuple(table.kinds)
+    require_columns([target, *exclude, *include], names, table.path)
+    if target in exclude or target in include:
+        raise DataError(f"the target is no feature, got {target!r} as both; name other columns in --exclude, --include")
+    if target not in table.columns:
+        what = "dates" if table.kinds[target] == "date" else f"more than {MOST_TEXTS} different texts"
+        raise DataError(
+            f"the target must hold numbers, booleans or classes, column {target!r} of {table.path} holds {what}; "
+            f"choose another target or turn it into numbers"
+        )
+    both = [name for name in include if name in exclude]
+    if both:
+        raise DataError(f"a column is either included or excluded, {both[0]!r} is both; name it once")
+    left_out = dict.fromkeys(exclude, "excluded")
+    identifiers = {}
+    for name in names:
+        if name == target or name in left_out:
+            continue
+        _require_usable(table, name, name in include)
+        if name not in include:
+            reason = _useless(table, name)
+            if reason:
+                left_out[name] = reason
+            elif _is_identifier(table.columns[name]):
+                identifiers[name] = f"looks like an identifier: all values differ (--include {shown(name)} uses it)"
+    features = tuple(n for n in names if n != target and n not in left_out)
+    if set(features) - set(identifiers):
+        features = tuple(n for n in features if n not in identifiers)
+        left_out |= identifiers
+    if not features:
+        reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
+        raise DataError(
+            f"a fit needs a column beside the target, {table.path} has none ({reasons or 'only the target'})"
+        )
+    return Roles(features, {name: left_out[name] for name in names if name in left_out})
+
+
+def guess_task(values: Values) -> tuple[Task, str]:
+    """Say whether a target is a quantity or a class, and why.
+
+    >>> guess_task(np.array([0.0, 1.0, 2.0, 1.0]))
+    ('classification', 'it holds the whole numbers 0 to 2')
+    >>> guess_task(np.array([5.0, 6.0, 7.0, 3.0]))
+    ('regression', 'it holds numbers')
+    """
+    if not isinstance(values, np.ndarray):
+        return "classification", "it holds text"
+    distinct = np.unique(values[~np.isnan(values)])
+    if len(distinct) == 2 and (distinct == np.floor(distinct)).all():
+        return "classification", f"it has only the values {distinct[0]:g} and {distinct[1]:g}"
+    # Codes of classes count from 0 or 1; grades such as 3 to 9 are quantities.
+    counted = np.array_equal(distinct, np.arange(len(distinct)) + distinct[0]) and distinct[0] in (0, 1)
+    if counted and 2 < len(distinct) <= MOST_CLASSES:
+        return "classification", f"it holds the whole numbers {distinct[0]:g} to {distinct[-1]:g}"
+    return "regression", "it holds numbers"
+
+
+def shown(name: str) -> str:
+    """Return a name as one types it in a shell."""
+    return shlex.quote(name)
+
+
+def _require_usable(table: Table, name: str, included: bool) -> None:
+    if table.kinds[name] == "date":
+        raise DataError(
+            f"columns must hold numbers, booleans or text, column {name!r} of {table.path} holds dates; turn it into "
+            f"numbers (days since a start, say) or leave it out with --exclude {shown(name)}"
+        )
+    if included and name not in table.columns:
+        raise DataError(
+            f"text must have at most {MOST_TEXTS} different values, column {name!r} of {table.path} has more; "
+            f"group them, or do not include it"
+        )
+
+
+def _useless(table: Table, name: str) -> str | None:
+    force = f"(--include {shown(name)} uses it)"
+    if name not in table.columns:
+        return f"text with more than {MOST_TEXTS} different values"
+    values = table.columns[name]
+    if isinstance(values, np.ndarray):
+        known = values[~np.isnan(values)]
+        if not known.size:
+            return "has no values"
+        return f"is {known[0]:g} in every row" if (known == known[0]).all() else None
+    if len(values.categories) == 0:
+        return "has no values"
+    if len(values.categories) == 1:
+        return f"is {values.categories[0]!r} in every row"
+    if len(values.categories) == table.rows:
+        return f"looks like an identifier: all values differ {force}"
+    if len(values.categories) > MOST_CATEGORIES:
+        return f"text with {len(values.categories)} different values {force}"
+    return None
+
+
+def _is_identifier(values: Values) -> bool:
+    """Whether numbers only count the rows: whole, all different, and in order or without gaps."""
+    if not isinstance(values, np.ndarray) or len(values) < FEWEST_ROWS or not (values == np.floor(values)).all():
+        return False
+    steps = np.diff(values)
+    if (steps > 0).all() or (steps < 0).all():
+        return True
+    return bool(np.ptp(values) == len(values) - 1 and np.unique(values).size == len(values))

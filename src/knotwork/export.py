@@ -1,0 +1,291 @@
+"""Models for other programs: ONNX and torch.export files, checked against our own prediction before they appear.
+
+A file takes the encoded features as numbers, (rows, features), and gives the outputs, (rows, outputs). How a table
+becomes these numbers is in the file's metadata: the columns in order, each with its categories if it has any. A column
+without categories is one feature; one with categories is a feature for each of them, 1 where the row has it and 0
+elsewhere. In Python ``estimator.encoder_.encode(frame)`` does that.
+
+The ONNX graph is made from the layers themselves (Gemm and a few activations): it is small, needs no exporter, and any
+runtime of operator set 17 runs it.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from knotwork import __version__
+from knotwork.errors import MissingPackage, NetworkError
+from knotwork.network.activations import activation_rule
+from knotwork.network.convert import to_network
+from knotwork.network.onnx_nodes import Nodes
+from knotwork.spline.model import Floats, Spline
+from knotwork.whole import whole_file
+
+if TYPE_CHECKING:
+    from knotwork.data.table import TableEncoder
+
+OPSET = 17
+IR_VERSION = 8
+ROWS = 512
+# Of the size of a network's parts, for each of its layers: what rounding may make of it.
+ROUNDING = {"float32": 1e-6, "float64": 1e-12}
+
+Precision = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A file that was written: its shape, and the most by which it was off our prediction on the rows of the check."""
+
+    path: Path
+    inputs: int
+    outputs: int
+    rows: int
+    largest_difference: float
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """What is exported: layers, our own prediction to check against, and what the file says about itself."""
+
+    layers: list[nn.Module]
+    predict: Callable[[Floats], Floats]
+    about: dict[str, Any]
+    output: str
+
+    @property
+    def inputs(self) -> int:
+        return next(m.in_features for m in self.layers if isinstance(m, nn.Linear))
+
+    @property
+    def outputs(self) -> int:
+        return [m.out_features for m in self.layers if isinstance(m, nn.Linear)][-1]
+
+
+def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = "float32") -> Exported:
+    """Write a model as ONNX, after onnxruntime has given our prediction with it.
+
+    Parameters
+    ----------
+    model : Spline, fitted estimator, or nn.Sequential of Linear and activations that a spline can be converted to
+    path : the file; one that is there is replaced, but only once the new one has passed its check
+    dtype : of the input "features" (rows, features), the output and the weights
+
+    Returns
+    -------
+    Exported : the size of the file's input and output and the largest difference that the check found
+
+    Notes
+    -----
+    The output is "prediction" (rows, outputs); for a classifier it is "decision", what ``decision_function`` returns
+    (for two classes the log-odds of the second). The metadata ``knotwork.columns`` says how a table becomes the
+    features, ``knotwork.feature_names`` names them. Needs onnx and onnxruntime: ``pip install 'knotwork[export]'``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from knotwork import Hinge
+    >>> spline = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[0.5]], feature_names=("x",))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     export_onnx(spline, f"{folder}/spline.onnx", dtype="float64").largest_difference
+    0.0
+    """
+    onnx, onnxruntime = _require("onnx"), _require("onnxruntime")
+    subject = _subject(model)
+    _require_dtype(dtype)
+    proto = _graph(subject, dtype)
+    onnx.checker.check_model(proto, full_check=True)
+    with whole_file(Path(path)) as fresh:
+        onnx.save(proto, fresh)
+        session = onnxruntime.InferenceSession(fresh, providers=["CPUExecutionProvider"])
+        return _check(subject, dtype, Path(path), lambda rows: session.run(None, {"features": rows})[0])
+
+
+def export_torch(model: Any, path: str | os.PathLike[str], *, dtype: Precision = "float32") -> Exported:
+    """Write a model as a ``torch.export`` program (.pt2), after the file has given our prediction.
+
+    ``torch.export.load(path).module()`` takes a tensor (rows, features); the parameters are those of
+    :func:`export_onnx`. What ONNX keeps as metadata is the extra file ``knotwork.json``.
+    """
+    subject = _subject(model)
+    _require_dtype(dtype)
+    net = torch.nn.Sequential(*_copies(subject.layers)).to("cpu", getattr(torch, dtype)).eval()
+    example = torch.zeros(3, subject.inputs, dtype=getattr(torch, dtype))
+    program = torch.export.export(net, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
+    with whole_file(Path(path)) as fresh:
+        torch.export.save(program, fresh, extra_files={"knotwork.json": json.dumps(subject.about)})
+        module = torch.export.load(fresh).module()
+
+        def run(rows: NDArray[Any]) -> NDArray[Any]:
+            with torch.no_grad():
+                values: NDArray[Any] = module(torch.from_numpy(rows)).numpy()
+            return values
+
+        return _check(subject, dtype, Path(path), run)
+
+
+def _require(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise MissingPackage(f"exporting to ONNX needs {name}; pip install 'knotwork[export]'") from None
+
+
+def _require_dtype(dtype: str) -> None:
+    if dtype not in ROUNDING:
+        raise NetworkError(f"dtype must be 'float32' or 'float64', got {dtype!r}")
+
+
+def _subject(model: Any) -> _Subject:
+    """Take a model apart: its trained network if it has one, else the layers of its spline."""
+    about: dict[str, Any] = {"version": __version__, "model": type(model).__name__}
+    net = model if isinstance(model, torch.nn.Module) else getattr(model, "network_", None)
+    spline = model if isinstance(model, Spline) else getattr(model, "spline_", None)
+    if isinstance(spline, Spline):
+        about["feature_names"] = list(spline.feature_names)
+    encoder: TableEncoder | None = getattr(model, "encoder_", None)
+    if encoder is not None:
+        about["feature_names"] = list(encoder.feature_names)
+        about["columns"] = [_column(c.name, c.categories) for c in encoder.columns]
+    classes = getattr(model, "classes_", None)
+    if classes is not None:
+        about["classes"] = [str(name) for name in classes]
+    output = "prediction" if classes is None else "decision"
+    if net is not None:
+        layers = _layers(net)
+        return _Subject(layers, lambda rows: _evaluate(layers, rows), about, output)
+    layers = _layers(to_network(model, dtype=torch.float64))
+    if isinstance(spline, Spline):  # the independent way: numpy against the network
+        return _Subject(layers, lambda rows: spline(rows).reshape(len(rows), -1), about, output)
+    return _Subject(layers, lambda rows: _evaluate(layers, rows), about, output)
+
+
+def _column(name: str, categories: tuple[Any, ...] | None) -> dict[str, Any]:
+    return {"name": name} if categories is None else {"name": name, "categories": [str(c) for c in categories]}
+
+
+def _layers(net: nn.Module) -> list[nn.Module]:
+    """Return the layers that compute something, in order."""
+    if not isinstance(net, nn.Sequential):
+        raise NetworkError(
+            f"a network is exported as an nn.Sequential of Linear and activations, got {type(net).__name__}; "
+            f"use torch.onnx.export for others"
+        )
+    layers: list[nn.Module] = []
+    for module in net:
+        if isinstance(module, nn.Sequential):
+            layers += _layers(module)
+        elif isinstance(module, nn.Linear):
+            layers.append(module)
+        elif not isinstance(module, (nn.Dropout, nn.Identity, nn.Flatten)):
+            activation_rule(module)  # refuses the others
+            layers.append(module)
+    if not any(isinstance(m, nn.Linear) for m in layers):
+        raise NetworkError("a network must have a Linear layer to be exported, got none")
+    return layers
+
+
+def _copies(layers: list[nn.Module]) -> list[nn.Module]:
+    return [copy.deepcopy(layer) for layer in layers]
+
+
+def _evaluate(layers: list[nn.Module], rows: Floats) -> Floats:
+    values = torch.from_numpy(np.array(rows, dtype=np.float64))
+    with torch.no_grad():
+        for layer in _copies(layers):
+            values = layer.to("cpu", torch.float64)(values)
+    result: Floats = values.numpy()
+    return result
+
+
+def _check(subject: _Subject, dtype: Precision, path: Path, run: Callable[[NDArray[Any]], NDArray[Any]]) -> Exported:
+    """Compare a file's results with ours, relative to the size of the parts: they may be large and cancel."""
+    rows = _rows_around_the_kinks(subject).astype(dtype)
+    size, depth = _size_of_parts(subject, rows.astype(np.float64))
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(run(rows) - subject.predict(rows.astype(np.float64)))
+    allowed = depth * ROUNDING[dtype] * size
+    if not (difference <= allowed).all():  # NaN is not
+        worst = int(np.argmax(np.where(np.isnan(difference), np.inf, difference - allowed).max(axis=1)))
+        raise NetworkError(
+            f"an exported file must give our prediction, {path.name} was off by {difference[worst].max():.3g} where "
+            f"rounding explains {allowed[worst].max():.3g}, and was not written; "
+            f"{'try float64' if dtype == 'float32' else 'please report it'}"
+        )
+    return Exported(path, subject.inputs, subject.outputs, len(rows), float(difference.max()))
+
+
+def _rows_around_the_kinks(subject: _Subject) -> Floats:
+    """Make rows where the first layer bends: features near the points where its units are zero, on both sides."""
+    rng = np.random.default_rng(0)
+    weight, bias = _affine(next(m for m in subject.layers if isinstance(m, nn.Linear)))
+    norms = (weight**2).sum(axis=1)
+    used = norms > 0
+    points = -bias[used, None] * weight[used] / norms[used, None]
+    rows = rng.normal(size=(ROWS, subject.inputs))
+    for feature in range(subject.inputs):
+        pool = points[weight[used][:, feature] != 0, feature]
+        if pool.size:
+            rows[:, feature] = rng.choice(pool, ROWS) + rows[:, feature] * (pool.std() or abs(pool[0]) or 1.0)
+    return rows
+
+
+def _affine(linear: nn.Linear) -> tuple[Floats, Floats]:
+    weight: Floats = linear.weight.detach().cpu().double().numpy()
+    if linear.bias is None:
+        return weight, np.zeros(len(weight))
+    return weight, linear.bias.detach().cpu().double().numpy()
+
+
+def _size_of_parts(subject: _Subject, rows: Floats) -> tuple[Floats, int]:
+    """Run the layers with all signs taken away: the most the parts of each output can add up to, and the layers."""
+    size, depth = np.abs(rows), 0
+    for layer in subject.layers:
+        if isinstance(layer, nn.Linear):
+            weight, bias = _affine(layer)
+            size, depth = size @ np.abs(weight).T + np.abs(bias), depth + 1
+        else:
+            # All of these grow away from zero, so |act(u)| for |u| ≤ size is greatest at an end.
+            size = np.maximum(np.abs(_evaluate([layer], size)), np.abs(_evaluate([layer], -size)))
+    return size, depth
+
+
+def _graph(subject: _Subject, dtype: Precision) -> Any:
+    """Write the layers as an ONNX model."""
+    from onnx import TensorProto, helper
+
+    kind = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}[dtype]
+    nodes = Nodes(np.dtype(dtype))
+    name = "features"
+    for layer in subject.layers:
+        name = nodes.affine(name, *_affine(layer)) if isinstance(layer, nn.Linear) else nodes.activation(name, layer)
+    nodes.rename_last(subject.output)
+    graph = helper.make_graph(
+        nodes.nodes,
+        "knotwork",
+        [helper.make_tensor_value_info("features", kind, ["rows", subject.inputs])],
+        [helper.make_tensor_value_info(subject.output, kind, ["rows", subject.outputs])],
+        initializer=nodes.tensors,
+    )
+    proto = helper.make_model(
+        graph,
+        opset_imports=[helper.make_opsetid("", OPSET)],
+        ir_version=IR_VERSION,
+        producer_name="knotwork",
+        producer_version=__version__,
+    )
+    texts = {k: v if isinstance(v, str) else json.dumps(v, ensure_ascii=False) for k, v in subject.about.items()}
+    helper.set_model_props(proto, {f"knotwork.{key}": text for key, text in texts.items()})
+    return proto

@@ -1,0 +1,55 @@
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+
+import knotwork as kw
+
+
+@pytest.mark.parametrize("model", ["spline_model", "network_model"])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 1e-11)])
+def test_onnx_gives_the_predictions_of_the_table(knotwork_json, frame, model, dtype, tolerance, tmp_path, request):
+    folder, out = request.getfixturevalue(model), tmp_path / "model.onnx"
+    result = knotwork_json("export", folder, "--out", out, "--dtype", dtype)
+    assert (result["format"], result["inputs"], result["outputs"]) == ("onnx", 6, 1)
+    assert result["largest_difference"] < 1e-3
+    fitted = kw.load(folder)
+    X = frame.drop(columns="y").astype({"flag": float})
+    rows = fitted.encoder_.encode(X).astype(dtype)
+    (values,) = onnxruntime.InferenceSession(out, providers=["CPUExecutionProvider"]).run(None, {"features": rows})
+    np.testing.assert_allclose(values[:, 0], fitted.predict(X), rtol=tolerance, atol=10 * tolerance)
+
+
+@pytest.mark.parametrize("model", ["spline_model", "network_model"])
+def test_torch_gives_the_predictions_of_the_table(knotwork, frame, model, tmp_path, request):
+    folder, out = request.getfixturevalue(model), tmp_path / "model.pt2"
+    text = knotwork("export", folder, "--out", out, "--dtype", "float64").stdout
+    assert "torch, float64, 6 features in, 1 out" in text
+    fitted = kw.load(folder)
+    X = frame.drop(columns="y").astype({"flag": float})
+    program = torch.export.load(out).module()
+    for count in (1, 2, 300):  # any number of rows
+        rows = torch.from_numpy(fitted.encoder_.encode(X.head(count)))
+        np.testing.assert_allclose(program(rows)[:, 0].detach(), fitted.predict(X.head(count)), rtol=1e-11, atol=1e-11)
+
+
+def test_refusals_leave_nothing_behind(knotwork, refused, spline_model, tmp_path):
+    out = tmp_path / "model.onnx"
+    assert "pass --format onnx or torch" in refused("export", spline_model, "--out", tmp_path / "model.bin")
+    assert "is none; check the path" in refused("export", tmp_path, "--out", out)
+    assert list(tmp_path.iterdir()) == []
+    knotwork("export", spline_model, "--out", out)
+    before = out.read_bytes()
+    assert "exists already; pass --force" in refused("export", spline_model, "--out", out)
+    assert "is a folder" in refused("export", spline_model, "--out", tmp_path, "--format", "onnx", "--force")
+    assert out.read_bytes() == before
+    knotwork("export", spline_model, "--out", out, "--dtype", "float64", "--force")
+    assert out.read_bytes() != before
+    assert [p.name for p in tmp_path.iterdir()] == ["model.onnx"]
+
+
+def test_without_onnx(refused, spline_model, tmp_path, monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+    sentence = refused("export", spline_model, "--out", tmp_path / "model.onnx")
+    assert "needs onnxruntime; pip install 'knotwork[export]'" in sentence
+    assert list(tmp_path.iterdir()) == []

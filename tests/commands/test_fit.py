@@ -1,0 +1,311 @@
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import knotwork as kw
+from knotwork.commands.rows import choose_rows
+from knotwork.data.files import read_file
+from knotwork.data.roles import choose_columns
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(frame, name="t.csv"):
+        frame.to_csv(tmp_path / name, index=False)
+        return tmp_path / name
+
+    return write
+
+
+def test_a_fit_says_what_it_did(knotwork, data, tmp_path):
+    result = knotwork("fit", data / "comma.csv", "--target", "y", "--exclude", "width", "--out", tmp_path / "model")
+    for expected in (
+        "300 rows, 5 columns (CSV, fields separated by commas)",
+        "y, taken for regression because it holds numbers",
+        "Länge, cm, Art, flag",
+        "width: excluded",
+        "MarsRegressor, 240 rows",
+        "60 rows held out",
+        "guessing the mean",
+        "y ≈ ",
+        "·h(Länge, cm - ",
+        "Art=Öl",
+        str(tmp_path / "model"),
+    ):
+        assert expected in result.stdout
+    assert result.stderr == ""
+
+
+def test_every_format_gives_the_same_model(knotwork_json, data, frame):
+    reports = [
+        knotwork_json("fit", data / name, "--target", "y")
+        for name in ("comma.csv", "semicolon.csv", "tab.tsv", "table.parquet")
+    ]
+    assert [r["read_as"] for r in reports] == [
+        "CSV, fields separated by commas",
+        "CSV, fields separated by semicolons with decimal commas",
+        "CSV, fields separated by tabs",
+        "Parquet",
+    ]
+    for report in reports:
+        assert report["model"] == reports[0]["model"]
+        assert report["error"] == reports[0]["error"]
+        assert report["columns"] == {"used": ["Länge, cm", "width", "Art", "flag"], "left_out": {}}
+        assert report["saved"] is None
+    test = reports[0]["error"]["test"]
+    assert test["rmse"] < 0.3 < test["rmse_of_the_mean"]
+    assert test["r2"] == pytest.approx(1 - (test["rmse"] / test["rmse_of_the_mean"]) ** 2)
+
+
+def test_the_saved_model_is_the_one_that_was_measured(knotwork_json, data, frame, tmp_path):
+    report = knotwork_json("fit", data / "comma.csv", "--target", "y", "--seed", "3", "--out", tmp_path / "model")
+    model = kw.load(tmp_path / "model")
+    table = read_file(data / "comma.csv")
+    rows = choose_rows(table, "y", choose_columns(table, "y"), False, 0.2, 3)
+    assert sorted([*rows.train, *rows.test]) == list(range(300))
+    error = model.predict(frame.iloc[rows.test].drop(columns="y").astype({"flag": float})) - frame["y"].iloc[rows.test]
+    assert report["error"]["test"]["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)))
+    assert report["model"]["formulas"] == {"y": str(model.spline_)}
+
+
+def test_a_network(knotwork_json, knotwork, data, tmp_path):
+    arguments = ("fit", data / "comma.csv", "--target", "y", "--hidden", "16, 8", "--epochs", "2")
+    report = knotwork_json(*arguments, "--out", tmp_path / "net")
+    assert report["model"]["kind"] == "SplineNetRegressor"
+    assert report["model"]["network"]["hidden"] == [16, 8]
+    assert report["model"]["network"]["epochs"] == 2
+    assert [m.out_features for m in kw.load(tmp_path / "net").network_ if hasattr(m, "out_features")] == [16, 8, 1]
+    again = knotwork(*arguments).stdout
+    assert "16 × 8 units, 2 epochs" in again
+    assert "the spline it starts from" in again
+
+
+def test_without_held_out_rows(knotwork_json, data):
+    report = knotwork_json("fit", data / "comma.csv", "--target", "y", "--test-size", "0")
+    assert report["rows"] == {"read": 300, "train": 300, "test": 0}
+    assert list(report["error"]) == ["train"]
+
+
+def test_copies_of_a_row_are_held_out_together(write, frame):
+    path = write(pd.concat([frame, frame, frame]))
+    table = read_file(path)
+    rows = choose_rows(table, "y", choose_columns(table, "y"), False, 0.2, 0)
+    assert not {r % 300 for r in rows.train} & {r % 300 for r in rows.test}
+    assert len(rows.test) == 180
+
+
+def test_an_identifier_is_left_out_and_can_be_forced_in(knotwork_json, knotwork, write, frame):
+    path = write(frame.assign(**{"row no": np.arange(300) + 7, "key": [f"k{k}" for k in range(300)]}))
+    report = knotwork_json("fit", path, "--target", "y")
+    assert set(report["columns"]["left_out"]) == {"row no", "key"}
+    text = knotwork("fit", path, "--target", "y").stdout
+    assert "row no: looks like an identifier: all values differ (--include 'row no' uses it)" in text
+    report = knotwork_json("fit", path, "--target", "y", "--include", "row no", "--exclude", "key")
+    assert "row no" in report["columns"]["used"]
+
+
+def test_rows_without_a_target_are_dropped_with_their_count(knotwork_json, write, frame):
+    path = write(frame.assign(y=frame["y"].mask(frame.index < 12)))
+    report = knotwork_json("fit", path, "--target", "y")
+    assert report["notes"] == ["12 of 300 rows have no 'y' and were dropped"]
+    assert report["rows"]["train"] + report["rows"]["test"] == 288
+
+
+def test_a_target_without_any_value(refused, write, frame):
+    assert "has 0" in refused("fit", write(frame.assign(y=None)), "--target", "y")
+
+
+def test_missing_features_are_refused_by_name_or_dropped(refused, knotwork_json, write, frame):
+    path = write(frame.assign(width=frame["width"].mask(frame.index < 3), Art=frame["Art"].mask(frame.index == 9)))
+    sentence = refused("fit", path, "--target", "y")
+    assert "'width' (3 rows), 'Art' (1 rows)" in sentence
+    assert "--drop-missing" in sentence
+    report = knotwork_json("fit", path, "--target", "y", "--drop-missing")
+    assert report["notes"] == ["4 rows with missing values in 'width', 'Art' were dropped"]
+    assert report["rows"]["train"] + report["rows"]["test"] == 296
+    report = knotwork_json("fit", path, "--target", "y", "--exclude", "width", "--exclude", "Art")
+    assert report["rows"]["train"] + report["rows"]["test"] == 300
+
+
+def test_numbers_as_categories(knotwork_json, write):
+    rng = np.random.default_rng(0)
+    code = rng.choice([10115, 20095, 80331], 200)
+    path = write(pd.DataFrame({"zip": code, "x": rng.random(200), "y": (code == 20095) * 3 + rng.random(200)}))
+    report = knotwork_json("fit", path, "--target", "y", "--category", "zip")
+    assert "zip=20095" in report["model"]["features"]
+
+
+def test_the_nearest_name_is_suggested(refused, data):
+    sentence = refused("fit", data / "comma.csv", "--target", "why")
+    assert "comma.csv has no column 'why'" in sentence
+    sentence = refused("fit", data / "comma.csv", "--target", "y", "--exclude", "länge, mm")
+    assert "'länge, mm' (did you mean 'Länge, cm'?)" in sentence
+
+
+@pytest.mark.parametrize(
+    ("target", "because"),
+    [
+        (["yes", "no"] * 30, "it holds text"),
+        ([True, False] * 30, "it holds true and false"),
+        ([0, 1, 2] * 20, "it holds the whole numbers 0 to 2"),
+    ],
+)
+def test_classification_is_recognised(knotwork, write, target, because):
+    rng = np.random.default_rng(0)
+    path = write(pd.DataFrame({"x": rng.random(60), "z": rng.random(60), "kind": target}))
+    arguments = ("fit", path, "--target", "kind")
+    if hasattr(kw, "MarsClassifier"):
+        report = json.loads(knotwork(*arguments, "--json").stdout)
+        assert (report["task"], report["task_because"]) == ("classification", because)
+        assert 0 <= report["error"]["test"]["accuracy"] <= 1
+        labels = list(report["model"]["formulas"])
+        last = sorted({str(value) for value in target})[-1]
+        assert labels[-1] == f"{'log-odds' if len(labels) == 1 else 'logit'} of kind = {last}"
+    else:
+        sentence = knotwork(*arguments, code=2).stderr
+        assert f"the target 'kind' is taken for classes because {because}" in sentence
+        assert "no MarsClassifier" in sentence
+
+
+def test_numbers_may_be_taken_as_quantities_after_all(knotwork_json, write):
+    rng = np.random.default_rng(0)
+    path = write(pd.DataFrame({"x": rng.random(60), "z": rng.random(60), "kind": [0, 1, 2] * 20}))
+    report = knotwork_json("fit", path, "--target", "kind", "--task", "regression")
+    assert (report["task"], report["task_because"]) == ("regression", "--task says so")
+
+
+def test_a_classifier_is_used_as_soon_as_there_is_one(knotwork_json, write, monkeypatch):
+    class MarsClassifier(kw.MarsRegressor):
+        def fit(self, X, y, sample_weight=None):
+            self.classes_, codes = np.unique(y, return_inverse=True)
+            return super().fit(X, codes.astype(float))
+
+        def predict(self, X):
+            return self.classes_[(super().predict(X) > 0.5).astype(int)]
+
+    monkeypatch.setitem(vars(kw), "MarsClassifier", MarsClassifier)
+    x = np.random.default_rng(0).random(200)
+    path = write(pd.DataFrame({"x": x, "kind": np.where(x > 0.5, "high", "low")}))
+    report = knotwork_json("fit", path, "--target", "kind")
+    assert report["task"] == "classification"
+    assert report["error"]["test"]["accuracy"] > 0.9
+    assert list(report["model"]["formulas"]) == ["log-odds of kind = low"]
+    assert 0.3 < report["error"]["test"]["accuracy_of_the_commonest_class"] < 0.7
+
+
+def test_interactions(knotwork, write):
+    X = np.random.default_rng(0).random((300, 2))
+    path = write(pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": np.minimum(X[:, 0], X[:, 1])}))
+    arguments = ("fit", path, "--target", "y", "--max-degree", "2", "--json")
+    try:
+        kw.MarsRegressor(max_degree=2).fit(X, X[:, 0])
+    except ValueError:
+        assert "max_degree" in knotwork(*arguments, code=2).stderr
+    else:
+        report = json.loads(knotwork(*arguments).stdout)
+        assert any("min(" in term["term"] for term in report["model"]["terms"])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--target", "Art", "--task", "regression"], "column 'Art' of"),
+        (["--target", "y", "--hidden", "64;64"], "--hidden must be widths of layers such as 64,64, got '64;64'"),
+        (["--target", "y", "--hidden", "0"], "--hidden must be"),
+        (["--target", "y", "--test-size", "1"], "--test-size must be"),
+        (["--target", "y", "--epochs", "3"], "--epochs is for networks"),
+    ],
+)
+def test_options_that_do_not_fit(refused, data, options, expected):
+    assert expected in refused("fit", data / "comma.csv", *options)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "is empty"),
+        ("a,y\n", "has column names only"),
+        ("a,y\n1,2\n3\n", "line 3 of"),
+        ("a,a,y\n1,2,3\n", "has 'a' in columns 1 and 2"),
+        ("a,y\n1,2\n2,3\nx,4\n4,4\n", "column 'a' must hold numbers, line 4 of"),
+        ("when,a,y\n2024-01-01,1,2\n2024-01-02,3,3\n", "column 'when'"),
+        ("a,y\n1,2\n2,\n", "at least 2 rows with a target"),
+    ],
+)
+def test_files_that_cannot_be_fitted(refused, tmp_path, text, expected):
+    (tmp_path / "bad.csv").write_text(text)
+    sentence = refused("fit", tmp_path / "bad.csv", "--target", "y")
+    assert expected in sentence
+    assert "bad.csv" in sentence
+
+
+def test_what_is_excluded_may_hold_anything(knotwork_json, write, frame, tmp_path):
+    odd = {"junk": frame["width"].astype(str).where(frame.index != 7, "?"), "when": pd.date_range("2024", periods=300)}
+    path = write(frame.assign(**odd))
+    report = knotwork_json("fit", path, "--target", "y", "--exclude", "junk", "--exclude", "when")
+    assert report["columns"]["left_out"] == {"junk": "excluded", "when": "excluded"}
+    frame.assign(**odd, lists=[[1]] * 300).to_parquet(tmp_path / "t.parquet")
+    arguments = ("--exclude", "junk", "--exclude", "when", "--exclude", "lists")
+    assert knotwork_json("fit", tmp_path / "t.parquet", "--target", "y", *arguments)["model"] == report["model"]
+
+
+def test_a_model_that_is_there_is_not_replaced_unasked(knotwork, refused, data, tmp_path):
+    out = tmp_path / "model"
+    arguments = ("fit", data / "comma.csv", "--target", "y", "--out", out)
+    out.mkdir()
+    knotwork(*arguments)  # an empty folder is free
+    before = (out / "model.json").read_bytes()
+    assert "holds a model already; pass --force" in refused(*arguments, "--exclude", "Art")
+    assert (out / "model.json").read_bytes() == before
+    knotwork(*arguments, "--exclude", "Art", "--force")
+    assert (out / "model.json").read_bytes() != before
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
+    other = tmp_path / "papers"
+    other.mkdir()
+    (other / "thesis.txt").write_text("years of work")
+    assert "never replaced" in refused(*arguments[:-1], other, "--force")
+    assert (other / "thesis.txt").exists()
+    assert "is a file" in refused(*arguments[:-1], other / "thesis.txt", "--force")
+
+
+def test_an_output_that_cannot_be_written(refused, data):
+    sentence = refused("fit", data / "comma.csv", "--target", "y", "--out", data / "comma.csv" / "model")
+    assert "cannot be used" in sentence
+
+
+def test_infinite_values_are_refused(refused, write, frame):
+    path = write(frame.assign(width=frame["width"].where(frame.index != 5, np.inf)))
+    assert "'width' contains inf" in refused("fit", path, "--target", "y")
+
+
+def test_a_fit_that_fails_leaves_nothing_behind(refused, tmp_path):
+    (tmp_path / "bad.csv").write_text("a,y\n1,2\n3,4,5\n")
+    refused("fit", tmp_path / "bad.csv", "--target", "y", "--out", tmp_path / "model")
+    assert [p.name for p in tmp_path.iterdir()] == ["bad.csv"]
+
+
+def test_the_whole_way_in_processes_of_their_own(data, tmp_path):
+    """fit | predict | export as a shell runs them; stdout is JSON and nothing else."""
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "knotwork", *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    model = tmp_path / "model"
+    fitted = run("fit", data / "semicolon.csv", "--target", "y", "--out", model, "--json")
+    assert fitted.returncode == 0, fitted.stderr
+    assert json.loads(fitted.stdout)["saved"] == str(model)
+    predicted = run("predict", model, data / "comma.csv")
+    assert predicted.returncode == 0, predicted.stderr
+    assert len(predicted.stdout.splitlines()) == 301
+    exported = run("export", model, "--out", tmp_path / "model.onnx", "--json")
+    assert exported.returncode == 0, exported.stderr
+    assert json.loads(exported.stdout)["inputs"] == 6
+    wrong = run("predict", model, "nothing.csv", "--json")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert wrong.stderr.startswith("knotwork: a table must be a CSV or Parquet file, nothing.csv does not exist")
+    assert wrong.stderr.count("\n") == 1

@@ -1,0 +1,43 @@
+"""The site builds, and the commands in its pages run."""
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import knotwork as kw
+from knotwork.cli import app
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["docs/command-line.md", "docs/tutorial.md", "README.md"]
+
+
+def commands(page):
+    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    lines = (line.partition(" #")[0] for block in blocks for line in block.splitlines())
+    return [shlex.split(line)[1:] for line in lines if line.startswith("knotwork ")]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_commands_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = kw.datasets.load_abalone()
+    X.assign(Rings=y).to_csv("abalone.csv", index=False)
+    assert commands(page)
+    for arguments in commands(page):
+        result = CliRunner().invoke(app, arguments)
+        assert result.exit_code == 0, (arguments, result.output, result.exception)
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocs", reason="make docs installs it")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    page = (tmp_path / "site" / "api" / "index.html").read_text()
+    for name in kw._HOME:
+        assert f'id="{kw._HOME[name]}.{name}"' in page

@@ -1,0 +1,148 @@
+"""export_onnx on splines, estimators and networks; onnxruntime is the judge."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+import knotwork as kw
+from knotwork import Hinge, Linear, Spline, export
+from knotwork.errors import DataError, NetworkError
+from knotwork.network.activations import NAMES
+
+
+def run(path, rows):
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return session.run(None, {"features": rows})[0]
+
+
+def metadata(path):
+    return {p.key.removeprefix("knotwork."): p.value for p in onnx.load(path).metadata_props}
+
+
+TERMS = st.lists(
+    st.one_of(
+        st.builds(Linear, st.integers(0, 2)),
+        st.builds(Hinge, st.integers(0, 2), st.floats(-1e3, 1e3), st.sampled_from([1, -1])),
+    ),
+    max_size=6,
+)
+
+
+@given(terms=TERMS, outputs=st.integers(1, 3), seed=st.integers(0, 2**32 - 1))
+def test_splines_in_float64(tmp_path_factory, terms, outputs, seed):
+    rng = np.random.default_rng(seed)
+    coef = rng.normal(size=(len(terms), outputs)) * 10.0 ** rng.integers(-3, 4, (len(terms), 1))
+    spline = Spline(tuple(terms), rng.normal(size=outputs), coef, ("a", "b", "c"))
+    path = tmp_path_factory.getbasetemp() / "spline.onnx"
+    found = kw.export_onnx(spline, path, dtype="float64")
+    assert (found.inputs, found.outputs) == (3, outputs)
+    rows = rng.normal(size=(50, 3)) * 1e3
+    parts = np.abs(spline.intercept).max() + np.abs(spline.basis(rows)) @ np.abs(coef) if terms else 1.0
+    assert (np.abs(run(path, rows) - spline(rows).reshape(50, -1)) <= 1e-12 * (parts + 1e3 * np.abs(coef).sum())).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [*NAMES, "gelu_tanh", "softplus_sharp", "prelu_steep"])
+def test_every_activation(tmp_path, name, dtype):
+    modules = {
+        "gelu_tanh": nn.GELU(approximate="tanh"), "softplus_sharp": nn.Softplus(beta=3.0, threshold=5.0),
+        "prelu_steep": nn.PReLU(init=0.7),
+    }  # fmt: skip
+    torch.manual_seed(0)
+    act = modules.get(name) or NAMES[name]()
+    net = nn.Sequential(nn.Linear(4, 16), act, nn.Dropout(0.5), nn.Linear(16, 8, bias=False), act, nn.Linear(8, 2))
+    path = tmp_path / "net.onnx"
+    if name == "gelu" and dtype == "float64":
+        with pytest.raises(NetworkError, match="export it with dtype='float32'"):
+            kw.export_onnx(net, path, dtype=dtype)
+        assert not path.exists()
+        return
+    kw.export_onnx(net, path, dtype=dtype)
+    rows = 5 * torch.randn(200, 4, dtype=torch.float64)
+    expected = net.eval().double()(rows.to(getattr(torch, dtype)).double()).detach()
+    tolerance = 1e-5 if dtype == "float32" else 1e-12
+    np.testing.assert_allclose(run(path, rows.numpy().astype(dtype)), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_the_file_says_how_a_table_becomes_its_input(tmp_path):
+    X, y = kw.datasets.load_abalone()
+    model = kw.MarsRegressor().fit(X, y)
+    kw.export_onnx(model, tmp_path / "m.onnx", dtype="float64")
+    about = metadata(tmp_path / "m.onnx")
+    assert about["model"] == "MarsRegressor"
+    assert json.loads(about["feature_names"]) == list(model.spline_.feature_names)
+    columns = json.loads(about["columns"])
+    assert columns[:2] == [{"name": "Sex", "categories": ["F", "I", "M"]}, {"name": "Length"}]
+    # By these words alone:
+    features = [
+        (X[c["name"]] == value).astype(float) for c in columns for value in c.get("categories", [])
+    ] + [X[c["name"]] for c in columns if "categories" not in c]  # fmt: skip
+    rows = np.column_stack(features)
+    np.testing.assert_allclose(run(tmp_path / "m.onnx", rows)[:, 0], model.predict(X), rtol=1e-11)
+
+
+def test_a_spline_and_its_file_agree_where_units_differ_by_orders(tmp_path):
+    spline = Spline((Hinge(0, 1e6, 1), Hinge(1, 1e-6, -1)), [1e3], [[2.0], [1e8]], ("big", "small"))
+    found = kw.export_onnx(spline, tmp_path / "s.onnx", dtype="float64")
+    assert found.largest_difference < 1e-5
+    rows = np.array([[1e6 + 5, 0.0], [0.0, 1e-6]])
+    np.testing.assert_allclose(run(tmp_path / "s.onnx", rows)[:, 0], spline(rows), rtol=1e-12)
+
+
+def test_a_file_that_disagrees_is_never_handed_over(tmp_path, monkeypatch):
+    """Break the graph on purpose: the file from before stays and the message says by how much."""
+    spline = Spline((Hinge(0, 1.0, 1),), [2.0], [[3.0]], ("x",))
+    kw.export_onnx(spline, tmp_path / "s.onnx")
+    before = (tmp_path / "s.onnx").read_bytes()
+    affine = export.Nodes.affine
+    monkeypatch.setattr(export.Nodes, "affine", lambda self, x, w, b: affine(self, x, w, b + 1e-3))
+    with pytest.raises(NetworkError, match=r"must give our prediction, s.onnx was off by .* and was not written"):
+        kw.export_onnx(spline, tmp_path / "s.onnx")
+    assert (tmp_path / "s.onnx").read_bytes() == before
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_program_that_disagrees_is_never_handed_over(tmp_path, monkeypatch):
+    spline = Spline((Hinge(0, 1.0, 1),), [2.0], [[3.0]], ("x",))
+    monkeypatch.setattr(export, "_copies", lambda layers: [nn.Linear(1, 1)])
+    with pytest.raises(NetworkError, match="must give our prediction"):
+        export.export_torch(spline, tmp_path / "s.pt2")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_beyond_float32_is_refused_with_advice(tmp_path):
+    spline = Spline((Linear(0),), [0.0], [[1e300]], ("x",))
+    with pytest.raises(NetworkError, match="try float64"):
+        kw.export_onnx(spline, tmp_path / "s.onnx")
+    kw.export_onnx(spline, tmp_path / "s.onnx", dtype="float64")
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (nn.Linear(2, 1), "as an nn.Sequential of Linear and activations, got Linear"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)), "Tanh"),
+        (nn.Sequential(nn.ReLU()), "must have a Linear layer"),
+        ("a string", "only a Spline or an estimator"),
+        (kw.MarsRegressor(), "fit it first"),
+    ],
+)
+def test_what_cannot_be_exported(tmp_path, model, message):
+    with pytest.raises(NetworkError, match=message):
+        kw.export_onnx(model, tmp_path / "m.onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_dtype_or_folder(tmp_path):
+    spline = Spline((Linear(0),), [0.0], [[1.0]], ("x",))
+    with pytest.raises(NetworkError, match="'float32' or 'float64', got 'float16'"):
+        kw.export_onnx(spline, tmp_path / "s.onnx", dtype="float16")
+    with pytest.raises(DataError, match="must exist"):
+        kw.export_onnx(spline, tmp_path / "none" / "s.onnx")
