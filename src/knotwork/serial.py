@@ -33,6 +33,7 @@ KINDS = {
 RECORDS = {
     "Column": "knotwork.data.table",
     "Conversion": "knotwork.network.chain",
+    "Coordinates": "knotwork.network.coordinates",
     "Hinge": "knotwork.spline.model",
     "History": "knotwork.network.train",
     "Knot": "knotwork.spline.fit",
@@ -67,8 +68,8 @@ FITTED = {
     "MarsRegressor": ("fit_", *_SHARED),
     "SplineNetRegressor": ("network_", "spline_", "history_", *_SHARED),
 }
-# Names of the columns, for models fitted to a table; what set_output was told.
-OPTIONAL = ("feature_names_in_", "_sklearn_output_config")
+# Names of the columns, for models fitted to a table; what set_output was told; what a network began with.
+OPTIONAL = ("feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_")
 
 
 def name_in(table: Mapping[str, str], value: object) -> str | None:

@@ -76,6 +76,8 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     spline_ : Spline, what the network computed at epoch 0 (None for a random start)
     history_ : History, losses per epoch, beginning with epoch 0
     encoder_ : TableEncoder, from the table to the network's inputs
+    start_network_ : nn.Sequential, ``network_`` before training
+    coordinates_ : Coordinates, the means and deviations that training standardised by
 
     Examples
     --------
@@ -204,6 +206,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             net = kaiming(matrix.shape[1], widths, targets.shape[1], rule, seed)
 
         device = torch.device(self.device or "cpu")
+        start = build(fold(read_chain(net), coordinates), torch.float32)
         # Small networks on a CPU lose little by double precision, and the order of the rows then hardly matters.
         net = net.to(device, torch.float64 if device.type == "cpu" else torch.float32)
 
@@ -221,6 +224,8 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 net, part(training), part(validation), options, seed=seed, unit=coordinates.y_scale**2, report=report
             )
         self.network_ = build(fold(read_chain(net), coordinates), torch.float32, device)
+        self.start_network_ = start
+        self.coordinates_ = coordinates
         self.spline_ = spline
         self.history_ = history
         self.encoder_ = encoder
