@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from knotwork.data import datasets as datasets
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
     from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
+    from knotwork.explanation.explanation import Explanation as Explanation
+    from knotwork.explanation.explanation import explain as explain
     from knotwork.io import load as load
     from knotwork.io import save as save
     from knotwork.network.convert import to_network as to_network
@@ -27,12 +29,14 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Explanation": "knotwork.explanation.explanation",
     "Hinge": "knotwork.spline.model",
     "Linear": "knotwork.spline.model",
     "MarsRegressor": "knotwork.estimators.mars",
     "Spline": "knotwork.spline.model",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
     "deepen": "knotwork.network.reshape",
+    "explain": "knotwork.explanation.explanation",
     "init_": "knotwork.network.init",
     "load": "knotwork.io",
     "reshape": "knotwork.network.reshape",
