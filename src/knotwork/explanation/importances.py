@@ -46,7 +46,9 @@ def importances(subject: Subject, rows: Rows | None, random_state: int | None = 
     frame = pd.DataFrame(measures, index=pd.Index(subject.columns, name="column"))
     order = ["permutation"] if "permutation" in measures and subject.network is not None else []
     order += [m for m in ("subsets", "gcv", "rss", "coefficient", "permutation") if m in measures and m not in order]
-    return frame[order].sort_values(order, ascending=False, kind="stable")
+    # evimp's order where there is one: ties keep the order of the columns.
+    keys = ["subsets", "gcv", "rss"] if order[0] == "subsets" else order
+    return frame[order].sort_values(keys, ascending=False, kind="stable")
 
 
 def _spread(subject: Subject, rows: Rows | None) -> Floats | None:
