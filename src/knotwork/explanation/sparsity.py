@@ -16,7 +16,6 @@ from knotwork.errors import DataError
 from knotwork.explanation.drift import standardised_layers
 from knotwork.explanation.quality import error
 from knotwork.explanation.subject import Rows, Subject
-from knotwork.spline.model import Floats
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
     from knotwork.network.chain import Chain
     from knotwork.network.coordinates import Coordinates
 
+# Rows that the errors of a path of smaller networks are measured on.
+MOST_ROWS = 5000
 # Shares of the weights to try.
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -169,6 +170,10 @@ def sparsity(subject: Subject, rows: Rows | None) -> pd.DataFrame:
         raise DataError(f"sparsity is a network's, a {subject.kind} has none; explain a SplineNetRegressor")
     coordinates = coordinates_for(subject, rows)
     sizes = np.abs(np.concatenate([w.ravel() for w, _ in standardised_layers(subject.network, coordinates)]))
+    if rows is not None and len(rows) > MOST_ROWS:
+        chosen = np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False)
+        y = None if rows.y is None else rows.y[chosen]
+        rows = Rows(rows.matrix[chosen], rows.codes[chosen], y, rows.response)
     records = []
     for share in SHARES:
         threshold = 0.0 if share == 0 else float(np.quantile(sizes, share))
@@ -180,9 +185,3 @@ def sparsity(subject: Subject, rows: Rows | None) -> pd.DataFrame:
         records.append(record)
     return pd.DataFrame.from_records(records, index="share")
 
-
-def weight_sizes(subject: Subject, rows: Rows | None) -> Floats:
-    """Absolute weights of the network in standardised coordinates, in falling order."""
-    assert subject.network is not None
-    layers = standardised_layers(subject.network, coordinates_for(subject, rows))
-    return -np.sort(-np.abs(np.concatenate([w.ravel() for w, _ in layers])))
