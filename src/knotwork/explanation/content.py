@@ -98,7 +98,7 @@ def _meta(explanation: Explanation) -> dict[str, Any]:
     partial = explanation.curves == "partial"
     return {
         "version": __version__,
-        "kind": f"{subject.kind} · explanation",
+        "kind": f"{subject.kind} report",
         "response": response,
         "headline": f"What {response} depends on",
         "outputs": subject.outputs,
@@ -156,7 +156,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
 def _row_columns(rows: Rows | None, order: list[str]) -> list[str]:
     if rows is None:
         return []
-    return [*order[:MOST_COLUMNS], *([rows.response] if rows.y is not None else [])]
+    return [*([rows.response] if rows.y is not None else []), *order[:MOST_COLUMNS]]
 
 
 def _knots(explanation: Explanation, order: list[str]) -> list[dict[str, Any]]:
@@ -169,7 +169,7 @@ def _knots(explanation: Explanation, order: list[str]) -> list[dict[str, Any]]:
         if rows is None:
             return []
         shown = [_value(subject, c, rows.codes[row, c]) for c in columns]
-        return [*shown, *([truth(subject, rows, row)] if rows.y is not None else [])]
+        return [*([truth(subject, rows, row)] if rows.y is not None else []), *shown]
 
     return [
         {"feature": k.name, "value": k.value, "count": int(k.count),
@@ -222,7 +222,7 @@ def _drift(explanation: Explanation) -> dict[str, Any] | None:
     known = first[first["origin"] == "spline"].head(MOST_UNITS)
     others = first[first["origin"] != "spline"].head(max(8, MOST_UNITS - len(known)) if len(known) else MOST_UNITS)
     units = [*known["unit"], *others["unit"]]
-    names = {(int(u.layer), int(u.unit)): u.term or f"{u.origin} unit {u.unit}" for u in found.units.itertuples()}
+    names = {(int(u.layer), int(u.unit)): _unit_name(u) for u in found.units.itertuples()}
     before, after = found.before[0][units], found.after[0][units]
     inputs = found.inputs
     woke = [str(name) for name in inputs.index[inputs["woke_up"]]]
@@ -247,6 +247,12 @@ def _drift(explanation: Explanation) -> dict[str, Any] | None:
             for u in strongest.itertuples()
         ],
     }  # fmt: skip
+
+
+def _unit_name(unit: Any) -> str:
+    if unit.term:
+        return str(unit.term)
+    return f"sum of the spline, {unit.unit}" if unit.origin == "spline" else f"{unit.origin} unit {unit.unit}"
 
 
 def _sparsity(explanation: Explanation) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Subject, hinges_of
-from knotwork.spline.model import Floats
+from knotwork.spline.model import Floats, Hinge
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,12 +126,9 @@ def _describe(subject: Subject, unit: int) -> str:
     name = subject.encoder.feature_names[feature]
     bend = float(-subject.start.hidden[0].bias[unit] / weight[feature])
     known = np.array([h.knot for t in subject.spline.terms for h in hinges_of(t) if h.feature == feature])
-    # Stored in single precision: the knot is the nearest one of the spline, or 0 for the two halves of a line.
-    near = known[np.abs(known - bend).argmin()] if known.size else 0.0
-    tolerance = 1e-4 * max(abs(bend), float(subject.coordinates.x_scale[feature]) if subject.coordinates else 1.0)
-    knot = float(near) if abs(near - bend) <= tolerance else bend
-    if abs(knot) <= 1e-6 * tolerance:
-        return f"h({name})" if weight[feature] > 0 else f"h(-{name})"
-    if weight[feature] < 0:
-        return f"h({knot:.6g} - {name})"
-    return f"h({name} - {knot:.6g})" if knot > 0 else f"h({name} + {-knot:.6g})"
+    # Stored in single precision: the knot is the nearest one of the spline.
+    near = float(known[np.abs(known - bend).argmin()]) if known.size else np.inf
+    scale = float(subject.coordinates.x_scale[feature]) if subject.coordinates is not None else 1.0
+    if abs(near - bend) > 1e-4 * max(abs(bend), scale):  # a line is two units that bend anywhere, here at the mean
+        return f"line of {name}, {'rising' if weight[feature] > 0 else 'falling'}"
+    return Hinge(0, near, 1 if weight[feature] > 0 else -1).describe([name])

@@ -76,5 +76,5 @@ def quality(subject: Subject, rows: Rows | None, random_start: Subject | None = 
         best = other.validation_loss[other.best_epoch] if other is not None else None
         add("random start", None if rows is None else random_start(rows.matrix), best)
     if rows is not None and rows.y is not None and subject.classes is None:
-        add("mean of y", np.broadcast_to(rows.y.mean(axis=0), rows.y.shape), None)
+        add(f"mean of {rows.response}", np.broadcast_to(rows.y.mean(axis=0), rows.y.shape), None)
     return pd.DataFrame.from_dict(records, orient="index")

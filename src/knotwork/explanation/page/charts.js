@@ -73,20 +73,20 @@ function bars(labels, values, options = {}) {
 function effectChart(effect, output) {
   const category = effect.categories !== null;
   const x = effect.grid;
-  const line = (values, extra) => ({ x, y: values[output], type: "scatter", mode: "lines", ...extra });
+  const line = (values, extra) => ({ x, y: values[output], yaxis: "y2", type: "scatter", mode: "lines", ...extra });
   const data = [];
   if (effect.counts && !category) {
     const most = Math.max(...effect.counts);
     const centres = effect.counts.map((_, k) => (effect.edges[k] + effect.edges[k + 1]) / 2);
     data.push({
       type: "bar", x: centres, y: effect.counts.map((n) => n / most), width: centres.map((_, k) => effect.edges[k + 1] - effect.edges[k]),
-      yaxis: "y2", marker: { color: css("--line"), line: { width: 0 } }, hoverinfo: "skip",
+      marker: { color: css("--line"), line: { width: 0 } }, hoverinfo: "skip",
     });
   }
   const both = effect.spline && effect.network;
   if (category) {
     const bar = (values, color, name) => ({
-      type: "bar", x, y: values[output], marker: { color }, hoverinfo: "text",
+      type: "bar", x, y: values[output], yaxis: "y2", marker: { color }, hoverinfo: "text",
       hovertext: effect.categories.map((label, k) => `${plain(label, 60)}<br>${name} ${figure(values[output][k])}` + (effect.counts ? `<br>${figure(effect.counts[k])} rows` : "")),
     });
     if (effect.spline) data.push(bar(effect.spline, both ? css("--faint") : css("--accent"), "spline"));
@@ -96,7 +96,7 @@ function effectChart(effect, output) {
       data.push(line(effect.spline, { line: { color: both ? css("--soft") : css("--accent"), width: 2, dash: both ? "dash" : "solid" }, hovertemplate: "spline %{y:.4~g}<extra></extra>" }));
       const heights = effect.knots.map((t) => interpolate(effect.grid, effect.spline[output], t));
       data.push({
-        type: "scatter", mode: "markers", x: effect.knots, y: heights, hovertemplate: "knot at %{x:.6~g}<extra></extra>",
+        type: "scatter", mode: "markers", x: effect.knots, y: heights, yaxis: "y2", hovertemplate: "knot at %{x:.6~g}<extra></extra>",
         marker: { size: 8, color: css("--paper"), line: { width: 2, color: both ? css("--soft") : css("--accent") } },
       });
     }
@@ -107,9 +107,9 @@ function effectChart(effect, output) {
     layout: {
       height: 215, hovermode: category ? "closest" : "x unified", barmode: category ? "group" : "overlay", bargap: category ? 0.35 : 0, margin: { l: 40, r: 8, t: 10, b: 30 },
       hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--faint"), font: { color: css("--ink"), size: 12 } },
-      xaxis: axis(category ? { tickmode: "array", tickvals: x, ticktext: effect.categories.map((c) => plain(c, 12)), showgrid: false } : { showgrid: false, zeroline: false, hoverformat: ".4~g", nticks: 6 }),
-      yaxis: axis({ nticks: 6 }),
-      yaxis2: { overlaying: "y", range: [0, 4], visible: false, fixedrange: true },
+      xaxis: axis(category ? { tickmode: "array", tickvals: x, ticktext: effect.categories.map((c) => plain(c, 12)), showgrid: false, zeroline: false } : { showgrid: false, zeroline: false, hoverformat: ".4~g", nticks: 6 }),
+      yaxis: { range: [0, 4], visible: false, fixedrange: true }, // the density lies under the curves
+      yaxis2: axis({ tickmode: "auto", nticks: 6, overlaying: "y", side: "left" }),
     },
   };
 }

@@ -182,13 +182,13 @@ function drift() {
     const y = d.inputs.map((_, i) => d.inputs.length - 1 - i);
     const trace = (values, name, color) => ({ type: "bar", orientation: "h", y, x: values, name, marker: { color }, hoverinfo: "text", hovertext: values.map((v, i) => `${plain(d.inputs[i], 60)}<br>${name}: ${figure(v, 3)}`) });
     return { data: [trace(d.strength_after, "after", css("--accent")), trace(d.strength_before, "before", css("--faint"))], layout: {
-      height: Math.max(240, 90 + 34 * y.length), barmode: "group", bargap: 0.35, margin: { l: 10, r: 10, t: 24, b: 40 },
+      height: Math.max(240, 90 + 26 * y.length), barmode: "group", bargap: 0.35, margin: { l: 10, r: 10, t: 24, b: 40 },
       showlegend: true, legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", traceorder: "reversed" },
-      xaxis: axis({ title: { text: "strength of all paths from the input" } }),
+      xaxis: axis({ title: { text: "strength of its paths" } }),
       yaxis: axis({ tickmode: "array", tickvals: y, ticktext: d.inputs.map((n) => plain(n, 22)), showgrid: false, zeroline: false }),
     } };
   });
-  table("units-table", ["unit", "layer", "origin", "change", "strength before", "after"], d.strongest.map((u) => ({ cells: [u.name, String(u.layer + 1), u.origin, figure(u.change, 3), figure(u.before, 3), figure(u.after, 3)] })));
+  table("units-table", ["unit", "layer", "change", "before", "after"], d.strongest.map((u) => ({ cells: [u.name, String(u.layer + 1), figure(u.change, 3), figure(u.before, 3), figure(u.after, 3)] })));
 }
 
 function sparsity() {
@@ -200,7 +200,7 @@ function sparsity() {
       type: "scatter", mode: "lines+markers", x: s.weights.map((w) => (100 * w) / s.weights[0]), y: s.error, line: { color: css("--accent"), width: 2.5 }, marker: { size: 7 },
       hoverinfo: "text", hovertext: s.weights.map((w, k) => `${figure(w)} weights, ${figure(s.units[k])} units<br>error ${figure(s.error[k])}<br>threshold ${figure(s.threshold[k], 3)}`),
     }],
-    layout: { height: 280, margin: { l: 50, r: 12, t: 8, b: 42 }, xaxis: axis({ title: { text: "weights that are left, %" }, type: "log", showgrid: false }), yaxis: axis({ title: { text: s.unit } }) },
+    layout: { height: 280, margin: { l: 50, r: 12, t: 8, b: 42 }, xaxis: axis({ title: { text: "weights that are left, %" }, type: "log", showgrid: false, tickvals: [0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100] }), yaxis: axis({ title: { text: s.unit } }) },
   }));
 }
 
@@ -268,7 +268,8 @@ function row() {
       const { data: traces, layout } = bars(most.map(([name]) => name), most.map(([, v]) => v), { base: steps, colors: most.map(([, v]) => (v >= 0 ? css("--accent") : css("--warm"))) });
       traces[0].hovertext = most.map(([name, v]) => `${plain(name, 60)}: ${v >= 0 ? "+" : "−"}${figure(Math.abs(v))}`);
       const mark = (value, dash) => ({ type: "line", x0: value, x1: value, y0: 0, y1: 1, yref: "paper", line: { color: css("--soft"), width: 1, dash } });
-      return { data: traces, layout: { ...layout, margin: { l: 10, r: 16, t: 6, b: 44 }, shapes: [mark(m.parts.base[output], "dot"), mark(outputs[output], "solid")], xaxis: axis({ title: { text: `from the mean prediction ${figure(m.parts.base[output])} to ${figure(outputs[output])}`, font: { size: 12 } } }) } };
+      const beside = window.innerWidth > 760 ? at("row-controls").offsetHeight - 120 : 0;
+      return { data: traces, layout: { ...layout, height: Math.max(layout.height, Math.min(beside, 700)), margin: { l: 10, r: 16, t: 6, b: 44 }, shapes: [mark(m.parts.base[output], "dot"), mark(outputs[output], "solid")], xaxis: axis({ title: { text: `from the mean prediction ${figure(m.parts.base[output])} to ${figure(outputs[output])}`, font: { size: 12 } } }) } };
     });
   }
 
