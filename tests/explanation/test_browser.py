@@ -77,11 +77,12 @@ def test_hovering_shows_values(driver, abalone):
     from selenium.webdriver import ActionChains
 
     open_page(driver, abalone[2])
-    for place in ("#importance-chart", "#effects-grid .effect", "#drift-chart", "#training-chart"):
+    over = {"#importance-chart": ".point path", "#drift-chart": ".hm image", "#row-chart": ".point path"}
+    for place in ("#importance-chart", "#effects-grid .effect", "#drift-chart", "#training-chart", "#row-chart"):
         chart = driver.find_element("css selector", place)
         driver.execute_script("arguments[0].scrollIntoView({block: 'center', behavior: 'instant'})", chart)
-        target = chart.find_element("css selector", ".plot, .hm" if place == "#drift-chart" else ".nsewdrag")
-        ActionChains(driver).move_to_element(target).move_by_offset(3, 2).pause(0.4).perform()
+        target = chart.find_element("css selector", over.get(place, ".nsewdrag"))
+        ActionChains(driver).move_to_element(target).move_by_offset(1, 1).pause(0.4).perform()
         text = driver.execute_script(
             "return [...arguments[0].querySelectorAll('.hoverlayer text')].map(t => t.textContent).join(' ')", chart
         )

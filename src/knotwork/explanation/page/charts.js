@@ -105,7 +105,7 @@ function effectChart(effect, output) {
   return {
     data,
     layout: {
-      height: 215, hovermode: category ? "closest" : "x unified", barmode: category ? "group" : "overlay", bargap: category ? 0.35 : 0, margin: { l: 40, r: 8, t: 10, b: 30 },
+      height: 215, hovermode: category ? "closest" : "x unified", hoverdistance: category ? 20 : -1, barmode: category ? "group" : "overlay", bargap: category ? 0.35 : 0, margin: { l: 40, r: 8, t: 10, b: 30 },
       hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--faint"), font: { color: css("--ink"), size: 12 } },
       xaxis: axis(category ? { tickmode: "array", tickvals: x, ticktext: effect.categories.map((c) => plain(c, 12)), showgrid: false, zeroline: false } : { showgrid: false, zeroline: false, hoverformat: ".4~g", nticks: 6 }),
       yaxis: { range: [0, 4], visible: false, fixedrange: true }, // the density lies under the curves

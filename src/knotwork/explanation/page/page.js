@@ -152,7 +152,7 @@ function training() {
     if (h.random) traces.push(curve(h.random, "validation rows, random start", { color: css("--warm"), dash: "dash" }));
     traces.push({ type: "scatter", mode: "markers", x: [h.best], y: [h.validation[h.best]], name: "kept", marker: { size: 9, color: css("--accent") }, hovertemplate: "kept<extra></extra>" });
     return { data: traces, layout: {
-      height: 300, hovermode: "x unified", showlegend: true, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" }, margin: { l: 50, r: 12, t: 30, b: 40 },
+      height: 300, hovermode: "x unified", hoverdistance: -1, showlegend: true, legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom" }, margin: { l: 50, r: 12, t: 30, b: 40 },
       hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--faint"), font: { color: css("--ink"), size: 12 } },
       xaxis: axis({ title: { text: "epoch" }, showgrid: false, rangemode: "tozero" }), yaxis: axis({ title: { text: h.unit } }),
     } };
