@@ -9,6 +9,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from knotwork.commands import report
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, rich_markup_mode=None)
 
 
@@ -72,3 +74,6 @@ def demo(
     console.print("\n[bold]4. What the age depends on[/] (rise in the spline's error without the column)\n")
     for share, name in sorted(zip(model.feature_importances_, X.columns, strict=True), reverse=True):
         console.print(f"  {name:16s} {100 * share:5.1f} %  {'█' * round(40 * share)}", markup=False)
+
+
+app.command()(report.report)

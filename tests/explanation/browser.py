@@ -16,8 +16,8 @@ BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil
 DRIVER = shutil.which("chromedriver")
 MISSING = "no browser: install Chromium and its driver (Debian: apt-get install -y chromium chromium-driver)"
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars",
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+    "--disable-background-networking", "--disable-component-update", "--disable-dev-shm-usage", "--hide-scrollbars",
     "--force-color-profile=srgb",
 )  # fmt: skip
 
@@ -50,7 +50,9 @@ def requests(driver: Any) -> list[str]:
 
 def theme(driver: Any, name: str) -> None:
     """Let the system ask for dark or light."""
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": name}]})
+    driver.execute_cdp_cmd(
+        "Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": name}]}
+    )
 
 
 def resize(driver: Any, width: int, height: int) -> None:

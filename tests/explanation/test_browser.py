@@ -64,7 +64,8 @@ def test_every_section_has_something_in_it(driver, abalone):
         assert len(driver.find_element("id", section).text) > 40
     for chart in CHARTS:
         marks = driver.execute_script(
-            "return document.querySelectorAll('#' + arguments[0] + ' :is(.point, path.js-line, .hm image)').length", chart
+            "return document.querySelectorAll('#' + arguments[0] + ' :is(.point, path.js-line, .hm image)').length",
+            chart,
         )
         assert marks > 0, chart
     for table in TABLES:
@@ -233,18 +234,22 @@ def test_nothing_in_the_data_runs_or_turns_into_markup(driver, tmp_path):
     # Names are there, letter by letter, as text.
     shown = driver.execute_script("return [...document.querySelectorAll('#sliders .name')].map(n => n.textContent)")
     assert shown == NASTY
-    headings = driver.execute_script("return [...document.querySelectorAll('#effects-grid h3')].map(n => n.textContent)")
+    headings = driver.execute_script(
+        "return [...document.querySelectorAll('#effects-grid h3')].map(n => n.textContent)"
+    )
     assert sorted(headings) == sorted(NASTY)
-    assert driver.execute_script("return document.getElementById('headline').textContent") == f"What {NASTY[2]} depends on"
+    assert (
+        driver.execute_script("return document.getElementById('headline').textContent") == f"What {NASTY[2]} depends on"
+    )
     # No element came out of them: no picture, no link but the page's own, no bold label.
     assert driver.execute_script("return document.querySelectorAll('main img, main a, svg a, main iframe').length") == 0
     assert driver.execute_script("return document.querySelectorAll('script').length") == 3
     labels = driver.execute_script(
         "return [...document.querySelectorAll('#importance-chart .ytick text')].map(t => t.textContent)"
     )
-    assert "<script>window.hit = 1</scr"[:20] in " ".join(labels)
+    assert any(label.startswith("<script>window.hit") for label in labels)
     bold = driver.execute_script(
-        "return [...document.querySelectorAll('#importance-chart tspan')].filter(t => t.style.fontWeight === 'bold').length"
+        "return [...document.querySelectorAll('.chart tspan')].filter(t => t.style.fontWeight === 'bold').length"
     )
     assert bold == 0
     # Every hover, every category, both themes: still nothing.

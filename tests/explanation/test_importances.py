@@ -43,9 +43,7 @@ def test_coefficients_times_spread_with_and_without_rows():
     frame = kw.explain(model, X).importances
     # By hand, term by term; indicators of Sex count for Sex.
     expected = dict.fromkeys(X.columns, 0.0)
-    for term, beta, column in zip(
-        model.spline_.terms, model.spline_.coef[:, 0], model.transform(X).T, strict=True
-    ):
+    for term, beta, column in zip(model.spline_.terms, model.spline_.coef[:, 0], model.transform(X).T, strict=True):
         expected[model.spline_.feature_names[term.feature].partition("=")[0]] += abs(beta) * column.std()
     for name, value in expected.items():
         assert frame.loc[name, "coefficient"] == pytest.approx(value, rel=1e-9)

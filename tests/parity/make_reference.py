@@ -33,9 +33,7 @@ def run_earth(script: str) -> list[dict]:
                 "arguments": {EARTH_NAMES.get(name, name): value for name, value in case.options.items()},
             })  # fmt: skip
         Path(folder, "manifest.json").write_text(json.dumps(manifest))
-        run = subprocess.run(
-            ["Rscript", str(HERE / script), folder], check=True, capture_output=True, text=True
-        )
+        run = subprocess.run(["Rscript", str(HERE / script), folder], check=True, capture_output=True, text=True)
         fits = json.loads(Path(folder, "fits.json").read_text())
     print(f"earth {run.stdout.strip()}: {len(fits)} fits")
     return fits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,8 +92,9 @@ def _meta(explanation: Explanation) -> dict[str, Any]:
     if rows is not None and rows.y is not None:
         table = explanation.quality
         name = "trained network" if "trained network" in table.index else table.index[0]
-        for column in table.columns[:2]:
-            add(f"{column}, on these rows", float(table.loc[name, column]))
+        place = list(table.index).index(name)
+        for column, value in zip(table.columns[:2], table.to_numpy()[place, :2], strict=True):
+            add(f"{column}, on these rows", float(value))
     elif subject.fit is not None:
         add("R², training rows", subject.fit.rsq)
     partial = explanation.curves == "partial"
@@ -222,7 +224,7 @@ def _drift(explanation: Explanation) -> dict[str, Any] | None:
     known = first[first["origin"] == "spline"].head(MOST_UNITS)
     others = first[first["origin"] != "spline"].head(max(8, MOST_UNITS - len(known)) if len(known) else MOST_UNITS)
     units = [*known["unit"], *others["unit"]]
-    names = {(int(u.layer), int(u.unit)): _unit_name(u) for u in found.units.itertuples()}
+    names = {(u["layer"], u["unit"]): _unit_name(u) for u in found.units.to_dict("records")}
     before, after = found.before[0][units], found.after[0][units]
     inputs = found.inputs
     woke = [str(name) for name in inputs.index[inputs["woke_up"]]]
@@ -242,17 +244,18 @@ def _drift(explanation: Explanation) -> dict[str, Any] | None:
         "before": _short(before), "after": _short(after), "change": _short(after - before),
         "strength_before": _short(inputs["strength_before"]), "strength_after": _short(inputs["strength_after"]),
         "strongest": [
-            {"name": names[int(u.layer), int(u.unit)], "layer": int(u.layer), "origin": u.origin,
-             "change": float(u.change), "before": float(u.strength_before), "after": float(u.strength_after)}
-            for u in strongest.itertuples()
+            {"name": names[u["layer"], u["unit"]], "layer": u["layer"], "origin": u["origin"], "change": u["change"],
+             "before": u["strength_before"], "after": u["strength_after"]}
+            for u in strongest.to_dict("records")
         ],
     }  # fmt: skip
 
 
-def _unit_name(unit: Any) -> str:
-    if unit.term:
-        return str(unit.term)
-    return f"sum of the spline, {unit.unit}" if unit.origin == "spline" else f"{unit.origin} unit {unit.unit}"
+def _unit_name(unit: Mapping[Any, Any]) -> str:
+    if unit["term"]:
+        return str(unit["term"])
+    what = "sum of the spline," if unit["origin"] == "spline" else f"{unit['origin']} unit"
+    return f"{what} {unit['unit']}"
 
 
 def _sparsity(explanation: Explanation) -> dict[str, Any] | None:

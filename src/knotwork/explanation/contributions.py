@@ -80,7 +80,9 @@ def _spline_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contri
 
 def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
     if rows is None:
-        raise DataError("a network's prediction is taken apart around the mean over data, got no X; pass explain(model, X)")
+        raise DataError(
+            "a network's prediction is taken apart around the mean over data, got no X; pass explain(model, X)"
+        )
     around = background(subject, rows)
     codes = codes_of(subject.encoder, matrix)
     base = subject.evaluate_network(matrix_of(subject.encoder, around)).mean(axis=0)

@@ -1,8 +1,8 @@
 """What training changed: weights before and after, unit by unit and input by input, in standardised coordinates.
 
 The strength of a unit is the sum, over all paths from the inputs to the outputs through it, of the product of the
-absolute weights along the path: how much the output can move when the inputs move by one standard deviation. A unit that
-was added beside the spline's starts with strength 0, and so does an input that the spline did not use.
+absolute weights along the path: how much the output can move when the inputs move by one standard deviation. A unit
+that was added beside the spline's starts with strength 0, and so does an input that the spline did not use.
 """
 
 from __future__ import annotations

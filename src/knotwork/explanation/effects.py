@@ -208,11 +208,12 @@ def surfaces(subject: Subject, rows: Rows | None) -> dict[tuple[str, str], Surfa
         matrix = matrix_of(encoder, codes)
         total = sum(np.outer(spline.terms[m](matrix), spline.coef[m]) for m in members)
         labels = tuple(
-            None if encoder.columns[c].categories is None else tuple(str(v) for v in encoder.columns[c].categories or ())
+            None
+            if encoder.columns[c].categories is None
+            else tuple(str(v) for v in encoder.columns[c].categories or ())
             for c in (a, b)
         )
         names = (encoder.columns[a].name, encoder.columns[b].name)
         values = np.asarray(total).reshape(len(grids[0]), len(grids[1]), -1)
         found[names] = Surface(names, (grids[0], grids[1]), (labels[0], labels[1]), values)
     return found
-

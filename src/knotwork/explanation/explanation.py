@@ -148,7 +148,9 @@ class Explanation:
         """
         network = getattr(self.model, "network_", None)
         estimator = self.model if network is not None else None
-        return sizes.prune(self.subject, self.rows, threshold, network if network is not None else self.model, estimator)
+        return sizes.prune(
+            self.subject, self.rows, threshold, network if network is not None else self.model, estimator
+        )
 
     def contributions(self, X: Any) -> parts.Contributions:
         """Take the predictions of rows X apart into what each column adds."""

@@ -34,7 +34,9 @@ def export_spline(spline: Spline, subject: Subject) -> dict[str, Any]:
             record |= {"kind": "linear", "feature": term.feature}
         elif hinges_of(term):
             kind = "product" if type(term).__name__ == "Product" else "min"
-            hinges = [{"feature": h.feature, "knot": h.knot, "sign": h.sign} for h in hinges_of(term)]
+            slopes = getattr(term, "slopes", (1.0,) * len(hinges_of(term)))
+            hinges = [{"feature": h.feature, "knot": h.knot, "sign": h.sign, "slope": float(slope)}
+                      for h, slope in zip(hinges_of(term), slopes, strict=True)]  # fmt: skip
             record |= {"kind": kind, "hinges": hinges}
         else:
             raise DataError(f"a page computes lines, hinges and their minima, got a term of {type(term).__name__}")

@@ -30,7 +30,7 @@ class KnotRows:
 
 
 def knots(subject: Subject, rows: Rows | None) -> tuple[KnotRows, ...]:
-    """Return the spline's knots by feature and value, with the rows of the data (or of the training table) behind them."""
+    """Return the spline's knots by feature and value, with the rows of the data (or of the training) behind them."""
     spline = subject.spline
     if spline is None:
         raise DataError(f"a {subject.kind} without a spline has no knots; fit it with start='spline'")
@@ -49,7 +49,7 @@ def knots(subject: Subject, rows: Rows | None) -> tuple[KnotRows, ...]:
 
 
 def knot_frame(found: tuple[KnotRows, ...], rows: Rows | None) -> pd.DataFrame:
-    """Return the knots as a frame: feature, knot, count, rows, and the mean response of those rows where it is known."""
+    """Return the knots as a frame: feature, knot, count, rows, and the rows' mean response where it is known."""
     import pandas as pd
 
     frame: dict[str, Any] = {

@@ -103,7 +103,7 @@ def shrink_chain(chain: Chain) -> Chain:
             gone = unread | constant
             if gone.all():  # a layer keeps a unit, which adds nothing
                 gone[0] = False
-            if not gone.any() or len(gone) == 1 and not constant.any():
+            if not gone.any():
                 continue
             with torch.no_grad():
                 values = chain.modules[k].to("cpu", torch.float64)(here.bias)
@@ -184,4 +184,3 @@ def sparsity(subject: Subject, rows: Rows | None) -> pd.DataFrame:
             record["error"] = error(subject, evaluate(smaller, rows.matrix), rows)
         records.append(record)
     return pd.DataFrame.from_records(records, index="share")
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -26,16 +27,11 @@ def sections(explanation: Explanation) -> Iterator[tuple[str, pd.DataFrame]]:
     found = explanation.quality
     if not found.empty:
         yield "Quality", found.rename_axis("")
-    try:
+    with suppress(DataError):
         yield "What matters", explanation.importances.head(MOST)
-    except DataError:
-        pass
-    if explanation.subject.spline is not None:
-        try:
-            frame = explanation.knots
-            yield "Knots", frame.drop(columns="rows").rename(columns={"count": "rows"}).set_index("feature").head(MOST)
-        except DataError:
-            pass
+    with suppress(DataError):
+        frame = explanation.knots.drop(columns="rows").rename(columns={"count": "rows"})
+        yield "Knots", frame.set_index("feature").head(MOST)
     if explanation.subject.start is not None and explanation.subject.coordinates is not None:
         inputs = explanation.drift.inputs.sort_values("strength_after", ascending=False, kind="stable").head(MOST)
         shown = inputs.rename(columns={"strength_before": "before", "strength_after": "after", "woke_up": "woke up"})

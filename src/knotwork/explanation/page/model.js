@@ -64,7 +64,7 @@ function networkFunction(record) {
 }
 
 function hinge(h, x) {
-  return Math.max(h.sign > 0 ? x[h.feature] - h.knot : h.knot - x[h.feature], 0);
+  return h.slope * Math.max(h.sign > 0 ? x[h.feature] - h.knot : h.knot - x[h.feature], 0);
 }
 
 /** The value of one term of a spline. */
