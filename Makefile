@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint benchmark clean
+.PHONY: demo test lint benchmark screenshots browser clean
 
 demo: $(READY)
 	$(BIN)/knotwork demo
@@ -18,6 +18,14 @@ lint: $(READY)
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/fit_vs_earth.py
+
+# Pictures of the report, from the real page, into docs/images.
+screenshots: $(READY)
+	$(BIN)/python -m tests.explanation.screenshots
+
+# What the browser tests of the report and the pictures need; without it these tests are skipped.
+browser:
+	apt-get install -y chromium chromium-driver
 
 # torch first: the others are then satisfied with the build that is there.
 $(READY): pyproject.toml constraints.txt

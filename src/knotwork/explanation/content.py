@@ -94,7 +94,7 @@ def _meta(explanation: Explanation) -> dict[str, Any]:
         name = "trained network" if "trained network" in table.index else table.index[0]
         place = list(table.index).index(name)
         for column, value in zip(table.columns[:2], table.to_numpy()[place, :2], strict=True):
-            add(f"{column}, on these rows", float(value))
+            add(f"{column}, these rows", float(value))
     elif subject.fit is not None:
         add("R², training rows", subject.fit.rsq)
     partial = explanation.curves == "partial"
@@ -120,7 +120,7 @@ def _quality(explanation: Explanation) -> dict[str, Any] | None:
     if table.empty:
         return None
     held = any(str(c).startswith("validation") for c in table.columns)
-    lead = "Errors on the rows of this page, most of which the model was fitted to."
+    lead = "Errors on the rows of this page; on rows that the model was fitted to, they are on the hopeful side."
     if held:
         lead += " The validation error is on the rows that training held out; it chose the epoch that was kept."
     rows = [{"name": str(name), "values": [float(v) for v in line]} for name, line in
