@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from knotwork import __version__
 from knotwork.errors import DataError
 from knotwork.explanation.contributions import contributions
-from knotwork.explanation.effects import BACKGROUND, Effect, background, effects
+from knotwork.explanation.effects import BACKGROUND, Effect, Surface, background, effects
 from knotwork.explanation.exported import exported_model
 from knotwork.explanation.quality import error_name
 from knotwork.explanation.subject import Rows, Subject, matrix_of
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 MOST_UNITS = 40
 MOST_STRONGEST = 10
 MOST_KNOTS = 300
+MOST_SURFACES = 12
 MOST_KNOT_ROWS = 12
 MOST_COLUMNS = 12
 MOST_ROWS = 200
@@ -50,7 +51,7 @@ def page_content(explanation: Explanation) -> dict[str, Any]:
         "surfaces": [
             {"columns": s.columns, "grids": [_short(g) for g in s.grids], "categories": s.categories,
              "values": _short(np.moveaxis(s.values, 2, 0))}
-            for s in explanation.interactions.values()
+            for s in largest(explanation.interactions.values())
         ],
         "knots": _knots(explanation, order),
         "rowColumns": _row_columns(rows, order),
@@ -60,6 +61,11 @@ def page_content(explanation: Explanation) -> dict[str, Any]:
         "model": _model(explanation),
         "rows": _rows(subject, rows),
     }  # fmt: skip
+
+
+def largest(surfaces: Iterable[Surface]) -> list[Surface]:
+    """Return the surfaces that move the prediction most."""
+    return sorted(surfaces, key=lambda s: -float(np.ptp(s.values, axis=(0, 1)).max()))[:MOST_SURFACES]
 
 
 def _short(values: Any) -> Any:
@@ -95,7 +101,7 @@ def _meta(explanation: Explanation) -> dict[str, Any]:
         place = list(table.index).index(name)
         for column, value in zip(table.columns[:2], table.to_numpy()[place, :2], strict=True):
             add(f"{column}, these rows", float(value))
-    elif subject.fit is not None:
+    elif subject.fit is not None and subject.classes is None:
         add("R², training rows", subject.fit.rsq)
     partial = explanation.curves == "partial"
     return {

@@ -57,12 +57,15 @@ def _spread(subject: Subject, rows: Rows | None) -> Floats | None:
         return None
     if rows is not None:
         sizes = spline.basis(rows.matrix).std(axis=0) * np.linalg.norm(spline.coef, axis=1)
-    elif subject.fit is not None:
+    elif subject.fit is not None and subject.fit.spline.terms == spline.terms:
         fitted = subject.fit.standardised
         # The triangular factor of [1, B] holds each centred column's norm below its first row.
         factor = np.linalg.inv(fitted.inverse)[1:, 1:]
         deviation = np.linalg.norm(factor, axis=0) / np.sqrt(subject.fit.total)
         sizes = deviation * np.linalg.norm(fitted.coef, axis=1) * np.sqrt(subject.fit.unit)
+        # A classifier has the terms of its search with other coefficients.
+        own, searched = (np.linalg.norm(s.coef, axis=1) for s in (spline, subject.fit.spline))
+        sizes = np.divide(sizes * own, searched, out=np.zeros_like(sizes), where=searched > 0)
     else:
         return None
     totals = np.zeros(len(subject.columns))

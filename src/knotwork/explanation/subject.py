@@ -31,7 +31,7 @@ class Subject:
 
     kind : the class of the model
     spline : the spline, or what a network began as; None for a network from a random start
-    fit : the whole record of a spline's fit, where there is one
+    fit : the record of the least squares that found a spline's terms, where there is one
     network, start : the trained network and the one before training
     coordinates, history : of the training
     encoder : from the table to the matrix
@@ -120,7 +120,7 @@ def read_model(model: Any) -> Subject:
         encoder=model.encoder_,
         outputs=_output_names(outputs, classes),
         spline=spline,
-        fit=getattr(model, "fit_", None),
+        fit=_least_squares(getattr(model, "fit_", None)),
         network=chain,
         start=start,
         coordinates=getattr(model, "coordinates_", None),
@@ -128,6 +128,12 @@ def read_model(model: Any) -> Subject:
         named=hasattr(model, "feature_names_in_"),
         classes=classes,
     )
+
+
+def _least_squares(fit: Any) -> SplineFit | None:
+    """Return a fit's search for terms: itself, unless it went on to a likelihood."""
+    found: SplineFit | None = getattr(fit, "search", fit)
+    return found
 
 
 def _read_network(net: Any) -> Subject:
@@ -224,10 +230,10 @@ def matrix_of(encoder: TableEncoder, codes: Floats) -> Floats:
     return np.concatenate(parts, axis=1)
 
 
-def features_of(term: Term) -> tuple[int, ...]:
+def features_of(term: Any) -> tuple[int, ...]:
     """Return the encoded features that a term uses."""
     found = getattr(term, "features", None)
-    return tuple(found) if found is not None else (term.feature,)
+    return tuple(found) if found is not None else (int(term.feature),)
 
 
 def hinges_of(term: Any) -> tuple[Hinge, ...]:

@@ -119,7 +119,7 @@ function surfaceChart(surface, output) {
   const most = Math.max(1e-300, ...values.flat().map(Math.abs));
   const ticks = (c) => surface.categories[c] ? { tickmode: "array", tickvals: surface.grids[c], ticktext: surface.categories[c].map((t) => plain(t, 12)) } : {};
   return {
-    data: [heat(surface.grids[1], surface.grids[0], values, most, { hovertemplate: "%{y:.4~g}, %{x:.4~g}<br>%{z:.4~g}<extra></extra>", zsmooth: false })],
+    data: [heat(surface.grids[1], surface.grids[0], values, most, { hovertemplate: "%{y:.4~g}, %{x:.4~g}<br>%{z:.4~g}<extra></extra>", xgap: 0, ygap: 0 })],
     layout: {
       height: 330, margin: { l: 56, r: 8, t: 10, b: 44 },
       xaxis: axis({ title: { text: plain(surface.columns[1], 40) }, ...ticks(1) }), yaxis: axis({ title: { text: plain(surface.columns[0], 40) }, ...ticks(0) }),
