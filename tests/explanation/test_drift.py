@@ -106,6 +106,19 @@ def test_taking_idle_units_out_changes_nothing(net, threshold):
         assert np.ptp(evaluate(small, X), axis=0).max() == 0
 
 
+@given(networks())
+def test_a_networks_contributions_add_up_whatever_it_is(net):
+    X = np.random.default_rng(1).normal(size=(40, 3))
+    parts = kw.explain(net, X).contributions(X[:5])
+    total = parts.base + parts.values.sum(axis=1) + parts.interactions["interaction"]
+    assert np.abs(total - evaluate(read_chain(net), X[:5])).max() <= 1e-9
+    # A column alone, by hand: everybody gets the row's value, and the mean moves.
+    moved = X.copy()
+    moved[:, 1] = X[0, 1]
+    alone = evaluate(read_chain(net), moved).mean(axis=0) - evaluate(read_chain(net), X).mean(axis=0)
+    np.testing.assert_allclose(parts.values[0, 1], alone, atol=1e-12)
+
+
 def test_pruning_by_nothing_keeps_every_bit_and_by_something_says_its_price(wine):
     model, X, y = wine
     explanation = kw.explain(model, X, y)

@@ -1,9 +1,12 @@
 """The page's text, the tables and the plots; the page itself is tested in a browser."""
 
+import importlib.util
 import io
 import json
 import re
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -120,6 +123,28 @@ def test_plots_without_matplotlib_say_what_to_install(red, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(KnotworkError, match=r"pip install 'knotwork\[plots\]'"):
         kw.explain(red[0], red[1]).plot_importances()
+
+
+def test_a_splines_page_needs_neither_torch_nor_matplotlib(tmp_path):
+    code = f"""
+import sys
+import knotwork as kw
+X, y = kw.datasets.load_abalone()
+explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+explanation.to_html({str(tmp_path / "page.html")!r})
+print(explanation, [m for m in ("torch", "matplotlib", "selenium") if m in sys.modules])
+"""
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.rstrip().endswith("[]")
+
+
+def test_the_example_says_what_it_needs(tmp_path):
+    if importlib.util.find_spec("interpret") is not None:
+        pytest.skip("InterpretML is installed; the example takes minutes")
+    script = Path(__file__).parents[2] / "examples" / "compare_ebm.py"
+    result = subprocess.run([sys.executable, str(script), str(tmp_path)], capture_output=True, text=True, check=False)
+    assert result.returncode == 1
+    assert "pip install 'knotwork[ebm]'" in result.stderr
 
 
 def test_the_command(tmp_path, red):

@@ -252,6 +252,7 @@ function row() {
     });
     const x = encode(m.columns, codes);
     const outputs = predict(x);
+    at("answer-name").textContent = data.meta.outputs.length > 1 || m.classes ? short(data.meta.outputs[output], 40) : "prediction";
     at("prediction").textContent = figure(outputs[output], 6);
     at("prediction").dataset.value = JSON.stringify(outputs);
     const k = Number(at("row-number").value), aside = [];
