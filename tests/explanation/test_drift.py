@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knotwork as kw
+from knotwork.errors import DataError
 from knotwork.explanation.sparsity import shrink_chain, threshold_chain
 from knotwork.network.chain import evaluate, read_chain
 from knotwork.network.coordinates import Coordinates
@@ -135,6 +136,19 @@ def test_pruning_by_nothing_keeps_every_bit_and_by_something_says_its_price(wine
     with torch.no_grad():
         rows = torch.from_numpy(X.to_numpy(float)).float()
         np.testing.assert_allclose(smaller.network(rows)[:, 0].numpy(), predicted, atol=1e-4)
+
+
+def test_a_pruned_model_is_a_model(wine, tmp_path):
+    model, X, y = wine
+    smaller = kw.explain(model, X, y).prune(0.03).model
+    kw.save(smaller, tmp_path / "model")
+    assert (kw.load(tmp_path / "model").predict(X) == smaller.predict(X)).all()
+    again = kw.explain(smaller, X, y)
+    assert "validation RMSE" not in again.quality.columns
+    again.to_html(tmp_path / "page.html")
+    with pytest.raises(DataError, match="as it was fitted"):
+        again.drift  # noqa: B018
+    assert len(kw.explain(model, X, y).drift.before) == 3  # the model itself still knows its start
 
 
 def test_the_path_of_smaller_networks(wine):

@@ -263,7 +263,7 @@ SENTENCES = [
     (lambda m, X, y: kw.explain(m).contributions(X), "pass explain\\(model, X\\)"),
     (lambda m, X, y: kw.explain(m, X).prune(-1.0), "threshold must not be negative"),
     (lambda m, X, y: kw.explain(m.spline_, X.iloc[:, 1:]), "X must have 10 columns, got 7"),
-    (lambda m, X, y: kw.explain(m.spline_).drift, "a Spline has none"),
+    (lambda m, X, y: kw.explain(m.spline_).drift, "this Spline has none"),
     (lambda m, X, y: kw.explain(m.spline_).sparsity, "a Spline has none"),
     (lambda m, X, y: kw.explain(m.spline_).prune(0.1), "prune takes a network"),
     (lambda m, X, y: kw.explain(kw.MarsRegressor()), "call fit"),

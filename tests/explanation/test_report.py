@@ -68,6 +68,7 @@ def test_a_page_without_what_it_needs_is_not_written(red, tmp_path):
 def test_printed_tables(red):
     model, X, y = red
     text = str(kw.explain(model, X, y))
+    assert repr(kw.explain(model, X)) == "Explanation(SplineNetRegressor, 11 columns, 1599 rows)"
     for part in ("Quality", "What matters", "Knots", "What training changed", "alcohol", "trained network"):
         assert part in text
     assert max(len(line) for line in text.splitlines()) <= 110

@@ -78,7 +78,8 @@ def drift(subject: Subject) -> Drift:
 
     if subject.network is None or subject.start is None or subject.coordinates is None:
         raise DataError(
-            f"drift compares a network with its start, a {subject.kind} has none; explain a fitted SplineNetRegressor"
+            f"drift compares a network with its start, this {subject.kind} has none; explain a SplineNetRegressor as "
+            f"it was fitted"
         )
     before = standardised_layers(subject.start, subject.coordinates)
     after = standardised_layers(subject.network, subject.coordinates)

@@ -187,6 +187,10 @@ class Explanation:
 
         yield from tables(self)
 
+    def __repr__(self) -> str:
+        rows = "no rows" if self.rows is None else f"{len(self.rows)} rows"
+        return f"Explanation({self.subject.kind}, {len(self.subject.columns)} columns, {rows})"
+
     def __str__(self) -> str:
         from knotwork.explanation.tables import as_text
 

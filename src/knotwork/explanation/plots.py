@@ -116,7 +116,7 @@ def _draw_effect(effect: Effect, output: int, ax: Axes) -> None:
 def plot_history(explanation: Explanation, ax: Axes | None) -> Axes:
     """Draw the losses of each epoch, with the random start's beside them where there is one."""
     history = explanation.subject.history
-    if history is None:
+    if history is None or not len(history):
         raise DataError(f"a {explanation.subject.kind} has no history of training; explain a fitted SplineNetRegressor")
     root = explanation.subject.classes is None
 

@@ -63,7 +63,7 @@ def quality(subject: Subject, rows: Rows | None, random_start: Subject | None = 
         if record:
             records[name] = record
 
-    history = subject.history
+    history = subject.history if subject.history is not None and len(subject.history) else None
     if subject.spline is not None:
         first = history.validation_loss[0] if history is not None else None
         add("spline", None if rows is None else subject.evaluate_spline(rows.matrix), first)

@@ -34,7 +34,8 @@ SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 class Pruned:
     """A smaller network and its price.
 
-    network : nn.Sequential, raw features in; model : a copy of the estimator that uses it, None for a bare network
+    network : nn.Sequential, raw features in
+    model : a copy of the estimator that uses it, without history and start; None for a bare network
     threshold : in standardised coordinates
     weights, units : (before, after) weights that are not zero, and hidden units
     parameters : (before, after) numbers that the dense layers store
@@ -146,8 +147,13 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, network: Any, m
         errors = (error(subject, old, rows), error(subject, new, rows)) if rows.y is not None else None
     twin = None
     if model is not None:
+        from knotwork.network.train import History
+
         twin = copy.copy(model)
         twin.network_ = built
+        # The losses were the whole network's, and the units no longer pair up with those of the start.
+        twin.history_ = History()
+        vars(twin).pop("start_network_", None)
     return Pruned(
         network=built,
         model=twin,
