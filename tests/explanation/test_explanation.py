@@ -279,6 +279,18 @@ def test_what_cannot_be_had_says_why(abalone, ask, sentence):
     assert "\n" not in str(raised.value)
 
 
+def test_a_column_that_never_moves(tmp_path):
+    X = pd.DataFrame({"still": np.ones(40), "moves": np.arange(40.0), "same": ["a"] * 40})
+    y = pd.DataFrame({"name": np.abs(X["moves"] - 15)})
+    for curves in ("partial", "accumulated"):
+        model = kw.SplineNetRegressor(hidden=(8,), epochs=1, random_state=0).fit(X, y)
+        explanation = kw.explain(model, X, y, curves=curves)
+        assert (explanation.effects["still"].network == 0).all()
+        assert (explanation.effects["same"].network == 0).all()
+        assert explanation.importances.index[0] == "moves"
+        explanation.to_html(tmp_path / "page.html")
+
+
 def test_a_random_start_is_trained_on_request():
     X, y = kw.datasets.load_wine_quality("red")
     model = kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0).fit(X, y)

@@ -260,7 +260,7 @@ def _drift(explanation: Explanation) -> dict[str, Any] | None:
 def _unit_name(unit: Mapping[Any, Any]) -> str:
     if unit["term"]:
         return str(unit["term"])
-    what = "sum of the spline," if unit["origin"] == "spline" else f"{unit['origin']} unit"
+    what = "spline's unit" if unit["origin"] == "spline" else f"{unit['origin']} unit"
     return f"{what} {unit['unit']}"
 
 

@@ -187,6 +187,7 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
     if y is None:
         return None, "y"
     name = getattr(y, "name", None)
+    name = name if isinstance(name, str) else None
     values = np.asarray(y)
     if len(values) != rows:
         raise DataError(f"X and y must have the same number of rows, got {rows} and {len(values)}")
@@ -195,7 +196,7 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
         unknown = [label for label in values.tolist() if label not in place]
         if unknown:
             raise DataError(f"y must hold the classes that the model knows, got {unknown[0]!r}; leave those rows out")
-        return np.array([place[label] for label in values.tolist()]), str(name or "class")
+        return np.array([place[label] for label in values.tolist()]), name or "class"
     try:
         values = values.astype(np.float64).reshape(rows, -1)
     except ValueError:
@@ -203,7 +204,7 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
     if values.shape[1] != len(subject.outputs):
         raise DataError(f"y must have {len(subject.outputs)} output(s) like the model, got {values.shape[1]}")
     require_finite(values, subject.outputs, what="response")
-    return values, str(name) if name is not None else "y"
+    return values, name or "y"
 
 
 def codes_of(encoder: TableEncoder, matrix: Floats) -> Floats:
