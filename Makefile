@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint docs benchmark clean
+.PHONY: demo test lint docs benchmark screenshots browser clean
 
 demo: $(READY)
 	$(BIN)/knotwork demo
@@ -12,8 +12,8 @@ test: lint
 	$(BIN)/python -m pytest -n 2
 
 lint: $(READY)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
 	$(BIN)/mypy
 
 # The site, in site/; needs no network once the tools are there.
@@ -26,6 +26,14 @@ docs: .venv/.docs-ready
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/fit_vs_earth.py
+
+# Pictures of the report, from the real page, into docs/images.
+screenshots: $(READY)
+	$(BIN)/python -m tests.explanation.screenshots
+
+# What the browser tests of the report and the pictures need; without it these tests are skipped.
+browser:
+	apt-get install -y chromium chromium-driver
 
 # torch first: the others are then satisfied with the build that is there.
 $(READY): pyproject.toml constraints.txt

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from knotwork.estimators.mars_classifier import MarsClassifier as MarsClassifier
     from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
     from knotwork.estimators.splinenet_classifier import SplineNetClassifier as SplineNetClassifier
+    from knotwork.explanation.explanation import Explanation as Explanation
+    from knotwork.explanation.explanation import explain as explain
     from knotwork.export import export_onnx as export_onnx
     from knotwork.io import load as load
     from knotwork.io import save as save
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Explanation": "knotwork.explanation.explanation",
     "Hinge": "knotwork.spline.model",
     "Linear": "knotwork.spline.model",
     "MarsClassifier": "knotwork.estimators.mars_classifier",
@@ -43,6 +46,7 @@ _HOME = {
     "SplineNetRegressor": "knotwork.estimators.splinenet",
     "deepen": "knotwork.network.reshape",
     "export_onnx": "knotwork.export",
+    "explain": "knotwork.explanation.explanation",
     "init_": "knotwork.network.init",
     "load": "knotwork.io",
     "reshape": "knotwork.network.reshape",

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from knotwork import __version__
-from knotwork.commands import demo, export, fit, predict
+from knotwork.commands import demo, export, fit, predict, report
 from knotwork.errors import KnotworkError
 
 UNUSABLE = 2
@@ -83,3 +83,4 @@ app.command()(demo.demo)
 app.command()(fit.fit)
 app.command()(predict.predict)
 app.command()(export.export)
+app.command()(report.report)

@@ -36,6 +36,7 @@ RECORDS = {
     "ClassFit": "knotwork.spline.likelihood",
     "Column": "knotwork.data.table",
     "Conversion": "knotwork.network.chain",
+    "Coordinates": "knotwork.network.coordinates",
     "Hinge": "knotwork.spline.model",
     "History": "knotwork.network.train",
     "Knot": "knotwork.spline.fit",
@@ -74,8 +75,8 @@ FITTED = {
     "SplineNetClassifier": ("network_", "spline_", "history_", "classes_", *_SHARED),
     "SplineNetRegressor": ("network_", "spline_", "history_", "_flat_output", *_SHARED),
 }
-# Names of the columns, for models fitted to a table; what set_output was told.
-OPTIONAL = ("feature_names_in_", "_sklearn_output_config")
+# Names of the columns, for models fitted to a table; what set_output was told; what a network began with.
+OPTIONAL = ("feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_")
 
 
 def name_in(table: Mapping[str, str], value: object) -> str | None:

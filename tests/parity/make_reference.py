@@ -20,7 +20,8 @@ HERE = Path(__file__).parent
 EARTH_NAMES = {"max_terms": "nk", "threshold": "thresh"}
 
 
-def main() -> None:
+def run_earth(script: str) -> list[dict]:
+    """Give every case to an R script of this folder and return what it wrote."""
     with tempfile.TemporaryDirectory() as folder:
         manifest = []
         for k, case in enumerate(all_cases()):
@@ -32,13 +33,15 @@ def main() -> None:
                 "arguments": {EARTH_NAMES.get(name, name): value for name, value in case.options.items()},
             })  # fmt: skip
         Path(folder, "manifest.json").write_text(json.dumps(manifest))
-        run = subprocess.run(
-            ["Rscript", str(HERE / "earth_reference.R"), folder], check=True, capture_output=True, text=True
-        )
+        run = subprocess.run(["Rscript", str(HERE / script), folder], check=True, capture_output=True, text=True)
         fits = json.loads(Path(folder, "fits.json").read_text())
     print(f"earth {run.stdout.strip()}: {len(fits)} fits")
+    return fits
+
+
+def main() -> None:
     lines = []
-    for fit in fits:
+    for fit in run_earth("earth_reference.R"):
         # Terms as [feature, knot, sign] with sign 0 for a linear one (earth says 2), the intercept left out.
         terms = []
         for dirs, cuts in zip(fit.pop("dirs")[1:], fit.pop("cuts")[1:], strict=True):

@@ -153,7 +153,7 @@ class SplineNetBase(BaseEstimator):
         loss: Loss,
         outputs: int,
     ) -> None:
-        """Split the rows, fit the spline, convert it, train: sets network_, spline_, history_ and encoder_."""
+        """Split the rows, fit the spline, convert it, train: sets the fitted attributes."""
         matrix, targets, weight = rows
         widths = tuple(int(w) for w in self.hidden)
         if not widths or min(widths) < 1:
@@ -186,6 +186,7 @@ class SplineNetBase(BaseEstimator):
             net = kaiming(matrix.shape[1], widths, outputs, rule, seed)
 
         device = torch.device(self.device or "cpu")
+        start = build(fold(read_chain(net), coordinates), torch.float32)
         # Small networks on a CPU lose little by double precision, and the order of the rows then hardly matters.
         net = net.to(device, torch.float64 if device.type == "cpu" else torch.float32)
 
@@ -210,6 +211,8 @@ class SplineNetBase(BaseEstimator):
                 report=report,
             )
         self.network_ = build(fold(read_chain(net), coordinates), torch.float32, device)
+        self.start_network_ = start
+        self.coordinates_ = coordinates
         self.spline_ = spline
         self.history_ = history
         self.encoder_ = encoder

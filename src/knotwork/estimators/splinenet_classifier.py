@@ -57,6 +57,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     classes_ : (K,) the labels, sorted
     network_ : nn.Sequential, float32, from the encoded raw features to the logits
     spline_ : Spline, the logits of the network at epoch 0 (None for a random start)
+    start_network_ : nn.Sequential, ``network_`` before training
+    coordinates_ : Coordinates, the means and deviations that training standardised by
     history_ : History, mean log-losses per epoch, beginning with epoch 0
     encoder_ : TableEncoder, from the table to the network's inputs
 

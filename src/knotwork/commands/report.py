@@ -1,0 +1,69 @@
+"""``knotwork report``: a saved model and a table, explained in one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from knotwork.commands.output import print_json, require_free_file
+from knotwork.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def report(
+    model: Annotated[Path, typer.Argument(help="Folder that kw.save wrote.", show_default=False)],
+    data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the model's columns.", show_default=False)],
+    target: Annotated[
+        str | None, typer.Option(help="The column that was to be predicted; without it, the one that the model lacks.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
+    random_start: Annotated[
+        bool, typer.Option("--random-start", help="Train the network again from a random start, to compare.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace the page if it exists.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Write a page that explains a model on the rows of a table: one file, which needs no network."""
+    from rich.console import Console
+
+    import knotwork as kw
+
+    require_free_file(out, force)
+    fitted = kw.load(model)
+    X, y = split_table(fitted, model, data, target)
+    with Console(stderr=True).status("explaining …"):
+        kw.explain(fitted, X, y, random_start=random_start or None).to_html(out)
+    if as_json:
+        print_json({"saved": str(out), "bytes": out.stat().st_size, "rows": len(X)})
+    else:
+        typer.echo(f"{len(X)} rows explained in {out} ({out.stat().st_size / 1e6:.1f} MB)")
+
+
+def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series[Any] | None]:
+    """Read a table and part it: the model's columns, and the target where there is one."""
+    import numpy as np
+
+    from knotwork.commands.predict import columns_of
+    from knotwork.commands.rows import missing_values
+    from knotwork.data.files import read_file
+    from knotwork.data.names import require_columns
+
+    columns = columns_of(model, path)
+    table = read_file(data, as_text=[name for name, kind in columns.items() if kind == "text"])
+    require_columns(columns, list(table.kinds), data)
+    others = [name for name in table.columns if name not in columns]
+    if target is None and len(others) == 1:
+        target = others[0]
+    if target is not None and target not in others:
+        raise DataError(f"--target must name a column of {data} that the model does not use, got {target!r}")
+    wanted = [*columns] if target is None else [*columns, target]
+    gaps = {name: int(table.missing(name).sum()) for name in wanted}
+    gaps = {name: count for name, count in gaps.items() if count}
+    if gaps:
+        raise missing_values(data, gaps, "drop those rows")
+    frame = table.frame(tuple(wanted), np.arange(table.rows))
+    return frame[list(columns)], None if target is None else frame[target]

@@ -1,0 +1,100 @@
+"""One prediction taken apart: what each column adds to the mean prediction, and what only columns together do.
+
+A spline is taken apart exactly: the terms of a single column are that column's, less their mean over the background
+rows; terms of several columns are interactions, named after them. A network's columns get the network's effect curve at
+the row's value, and what is left is interaction. Either way the parts add up to the prediction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from knotwork.errors import DataError
+from knotwork.explanation.effects import background
+from knotwork.explanation.subject import Rows, Subject, codes_of, columns_of, matrix_of
+from knotwork.spline.model import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """Parts of N predictions that add up: base + values + interactions = prediction.
+
+    columns, outputs : names; base : (p,) mean prediction over the background
+    values : (N, columns, p) of each column alone; interactions : name → (N, p) of columns together
+    prediction : (N, p)
+    """
+
+    columns: tuple[str, ...]
+    outputs: tuple[str, ...]
+    base: Floats
+    values: Floats
+    interactions: dict[str, Floats]
+    prediction: Floats
+
+    def to_frame(self, output: int = 0) -> pd.DataFrame:
+        """Return the parts of one output as a frame: a row per row, the base first and the prediction last."""
+        import pandas as pd
+
+        parts = {"(mean prediction)": np.full(len(self.values), self.base[output])}
+        parts |= {name: self.values[:, c, output] for c, name in enumerate(self.columns)}
+        parts |= {name: part[:, output] for name, part in self.interactions.items()}
+        return pd.DataFrame(parts | {"prediction": self.prediction[:, output]})
+
+
+def contributions(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
+    """Take apart the predictions of a matrix (N, d); ``rows`` are the data that the mean is over."""
+    if subject.network is not None:
+        return _network_parts(subject, rows, matrix)
+    return _spline_parts(subject, rows, matrix)
+
+
+def _spline_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
+    spline, encoder = subject.spline, subject.encoder
+    assert spline is not None
+    if rows is None and subject.fit is None:
+        around = np.zeros((1, len(spline.terms)))  # nothing is known about the data: around the intercept
+    else:
+        around = spline.basis(matrix_of(encoder, background(subject, rows)))
+    means = around.mean(axis=0)
+    centred = spline.basis(matrix) - means
+    values = np.zeros((len(matrix), len(encoder.columns), len(subject.outputs)))
+    interactions: dict[str, Floats] = {}
+    for m, term in enumerate(spline.terms):
+        part = np.outer(centred[:, m], spline.coef[m])
+        used = columns_of(term, encoder)
+        if len(used) == 1:
+            values[:, used[0]] += part
+        else:
+            name = " × ".join(encoder.columns[c].name for c in used)
+            interactions[name] = interactions.get(name, 0.0) + part
+    base = spline.intercept + means @ spline.coef
+    prediction = subject.evaluate_spline(matrix)
+    return Contributions(subject.columns, subject.outputs, base, values, interactions, prediction)
+
+
+def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
+    if rows is None:
+        raise DataError(
+            "a network's prediction is taken apart around the mean over data, got no X; pass explain(model, X)"
+        )
+    around = background(subject, rows)
+    codes = codes_of(subject.encoder, matrix)
+    base = subject.evaluate_network(matrix_of(subject.encoder, around)).mean(axis=0)
+    values = np.empty((len(matrix), codes.shape[1], len(subject.outputs)))
+    for c in range(codes.shape[1]):
+        # Rows often share a value: each distinct one is evaluated once.
+        distinct, place = np.unique(codes[:, c], return_inverse=True)
+        for k, value in enumerate(distinct):
+            moved = around.copy()
+            moved[:, c] = value
+            mean = subject.evaluate_network(matrix_of(subject.encoder, moved)).mean(axis=0)
+            values[place == k, c] = mean - base
+    prediction = subject.evaluate_network(matrix)
+    rest = prediction - base - values.sum(axis=1)
+    return Contributions(subject.columns, subject.outputs, base, values, {"interaction": rest}, prediction)

@@ -1,0 +1,135 @@
+"""What training changed: weights before and after, unit by unit and input by input, in standardised coordinates.
+
+The strength of a unit is the sum, over all paths from the inputs to the outputs through it, of the product of the
+absolute weights along the path: how much the output can move when the inputs move by one standard deviation. A unit
+that was added beside the spline's starts with strength 0, and so does an input that the spline did not use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from knotwork.errors import DataError
+from knotwork.explanation.subject import Subject
+from knotwork.spline.model import Floats, Hinge, hinges_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from knotwork.network.chain import Chain
+    from knotwork.network.coordinates import Coordinates
+
+# Share of the greatest strength above which an input that was silent counts as awake.
+AWAKE = 0.01
+# Strength that is rounding, as a share of the greatest.
+SILENT = 1e-6
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The two networks side by side.
+
+    units : frame, a row per hidden unit: layer, unit, origin ("spline", "added" or "random"), term (what it computed at
+        the start), change (norm of the change of its incoming weights and bias), strength_before, strength_after
+    inputs : frame, a row per encoded feature: strength_before, strength_after, woke_up
+    layers : frame, a row per layer: norm before, norm of the change
+    before, after : the weights of each layer, (out, in)
+    """
+
+    units: pd.DataFrame
+    inputs: pd.DataFrame
+    layers: pd.DataFrame
+    before: tuple[Floats, ...]
+    after: tuple[Floats, ...]
+
+
+def standardised_layers(chain: Chain, coordinates: Coordinates) -> list[tuple[Floats, Floats]]:
+    """Weights and biases of a chain that takes raw features, as they are for standardised ones and responses."""
+    layers = [(layer.weight.numpy(), layer.bias.numpy()) for layer in (*chain.hidden, chain.output)]
+    if chain.prefix is not None:
+        weight, bias = layers[0]
+        layers[0] = weight @ chain.prefix.weight.numpy(), bias + weight @ chain.prefix.bias.numpy()
+    c = coordinates
+    weight, bias = layers[0]
+    layers[0] = weight * c.x_scale, bias + weight @ c.x_centre
+    weight, bias = layers[-1]
+    layers[-1] = weight / c.y_scale, (bias - c.y_centre) / c.y_scale
+    return layers
+
+
+def strengths(weights: list[Floats]) -> tuple[Floats, list[Floats]]:
+    """Sums of absolute path products: of each input (d,), and through each unit of each hidden layer."""
+    up = [np.ones(weights[0].shape[1])]
+    for weight in weights[:-1]:
+        up.append(np.abs(weight) @ up[-1])
+    down = [np.abs(weights[-1]).sum(axis=0)]
+    for weight in reversed(weights[:-1]):
+        down.append(np.abs(weight).T @ down[-1])
+    down.reverse()
+    return down[0], [a * b for a, b in zip(up[1:], down[1:], strict=True)]
+
+
+def drift(subject: Subject) -> Drift:
+    """Compare the network with the one that training began with."""
+    import pandas as pd
+
+    if subject.network is None or subject.start is None or subject.coordinates is None:
+        raise DataError(
+            f"drift compares a network with its start, this {subject.kind} has none; explain a SplineNetRegressor as "
+            f"it was fitted"
+        )
+    before = standardised_layers(subject.start, subject.coordinates)
+    after = standardised_layers(subject.network, subject.coordinates)
+    inputs_before, units_before = strengths([w for w, _ in before])
+    inputs_after, units_after = strengths([w for w, _ in after])
+    greatest = max(float(inputs_before.max(initial=0)), float(inputs_after.max(initial=0)))
+    woke = (inputs_before <= SILENT * greatest) & (inputs_after > AWAKE * greatest)
+    records: list[dict[str, Any]] = []
+    for k, (strength, now) in enumerate(zip(units_before, units_after, strict=True)):
+        (old, old_bias), (new, new_bias) = before[k], after[k]
+        change = np.sqrt(np.square(new - old).sum(axis=1) + np.square(new_bias - old_bias))
+        added = strength <= SILENT * max(float(strength.max(initial=0)), 1e-300)
+        for u in range(len(strength)):
+            origin = "random" if subject.spline is None else "added" if added[u] else "spline"
+            records.append({
+                "layer": k, "unit": u, "origin": origin,
+                "term": _describe(subject, u) if k == 0 and origin == "spline" else "",
+                "change": change[u], "strength_before": strength[u], "strength_after": now[u],
+            })  # fmt: skip
+    layers = [
+        {"layer": "output" if k == len(before) - 1 else str(k), "norm": float(np.linalg.norm(old)),
+         "change": float(np.linalg.norm(new - old))}
+        for k, ((old, _), (new, _)) in enumerate(zip(before, after, strict=True))
+    ]  # fmt: skip
+    features = pd.Index(subject.encoder.feature_names, name="feature")
+    inputs = {"strength_before": inputs_before, "strength_after": inputs_after, "woke_up": woke}
+    return Drift(
+        units=pd.DataFrame.from_records(records),
+        inputs=pd.DataFrame(inputs, index=features),
+        layers=pd.DataFrame.from_records(layers),
+        before=tuple(w for w, _ in before),
+        after=tuple(w for w, _ in after),
+    )
+
+
+def _describe(subject: Subject, unit: int) -> str:
+    """Return what a first-layer unit computed at the start: a hinge of one feature, with the spline's own knot."""
+    assert subject.start is not None
+    assert subject.spline is not None
+    weight = subject.start.hidden[0].weight[unit].numpy()
+    used = np.flatnonzero(weight)
+    if len(used) != 1 or subject.start.prefix is not None:
+        return ""
+    feature = int(used[0])
+    name = subject.encoder.feature_names[feature]
+    bend = float(-subject.start.hidden[0].bias[unit] / weight[feature])
+    known = np.array([h.knot for t in subject.spline.terms for h in hinges_of(t) if h.feature == feature])
+    # Stored in single precision: the knot is the nearest one of the spline.
+    near = float(known[np.abs(known - bend).argmin()]) if known.size else np.inf
+    scale = float(subject.coordinates.x_scale[feature]) if subject.coordinates is not None else 1.0
+    if abs(near - bend) > 1e-4 * max(abs(bend), scale):  # a line is two units that bend anywhere, here at the mean
+        return f"line of {name}, {'rising' if weight[feature] > 0 else 'falling'}"
+    return Hinge(0, near, 1 if weight[feature] > 0 else -1).describe([name])

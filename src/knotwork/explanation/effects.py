@@ -1,0 +1,219 @@
+"""Effect curves: what one column does to the prediction, the others left as they are in the data.
+
+A curve is the mean prediction over some rows with the column set to each value of a grid, its own mean over those rows
+taken off. For an additive spline that is the column's part itself, exactly, and the grid has all its knots. Accumulated
+local effects move each row only within its neighbourhood, for columns that hang together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.errors import DataError
+from knotwork.explanation.subject import Rows, Subject, codes_of, columns_of, matrix_of
+from knotwork.spline.model import Floats, hinges_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Function = Callable[[Floats], Floats]
+
+# Rows that a curve is a mean over: enough for a line in a picture, few enough for a network and many columns.
+BACKGROUND = 256
+# Points between the ends of a column, besides the knots; the network bends anywhere.
+POINTS = 41
+BINS = 30
+CURVES = ("partial", "accumulated")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One column's curve, or its bars if it has categories.
+
+    column : its name; outputs : names of the p outputs
+    grid : (G,) values, or positions of the categories; categories : their labels, None for numbers
+    spline, network : (G, p) curves around zero, None for what the model does not have
+    knots : (K,) of the spline in this column
+    edges, counts : histogram of the data, (B + 1,) and (B,); for categories the counts of each; None without data
+    """
+
+    column: str
+    outputs: tuple[str, ...]
+    grid: Floats
+    categories: tuple[str, ...] | None
+    spline: Floats | None
+    network: Floats | None
+    knots: Floats
+    edges: Floats | None = None
+    counts: NDArray[np.int64] | None = None
+
+    @property
+    def size(self) -> float:
+        """Difference between the highest and the lowest point of the model's own curve, over all outputs."""
+        curve = self.network if self.network is not None else self.spline
+        return 0.0 if curve is None else float(np.ptp(curve, axis=0).max())
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the curve as a frame, one row per point of the grid."""
+        import pandas as pd
+
+        index: Any = self.grid if self.categories is None else list(self.categories)
+        parts = {}
+        for name, values in (("spline", self.spline), ("network", self.network)):
+            for k, output in enumerate(self.outputs if values is not None else ()):
+                assert values is not None
+                parts[name if len(self.outputs) == 1 else f"{name} {output}"] = values[:, k]
+        return pd.DataFrame(parts, index=pd.Index(index, name=self.column))
+
+
+@dataclass(frozen=True)
+class Surface:
+    """What the spline's terms of exactly two columns add: values (Ga, Gb, p) over the two grids."""
+
+    columns: tuple[str, str]
+    grids: tuple[Floats, Floats]
+    categories: tuple[tuple[str, ...] | None, tuple[str, ...] | None]
+    values: Floats
+
+
+def background(subject: Subject, rows: Rows | None) -> Floats:
+    """Return the rows that curves are means over, as codes; without data, the one row of means that a fit remembers."""
+    if rows is not None:
+        if len(rows) <= BACKGROUND:
+            return rows.codes
+        return rows.codes[np.sort(np.random.default_rng(0).choice(len(rows), BACKGROUND, replace=False))]
+    if subject.fit is None:
+        raise DataError(f"the effects of a {subject.kind} are drawn over data, got no X; pass explain(model, X)")
+    return codes_of(subject.encoder, subject.fit.feature_centre[None])
+
+
+def effects(subject: Subject, rows: Rows | None, curves: str = "partial") -> dict[str, Effect]:
+    """Return the effect of each column, by name."""
+    if curves not in CURVES:
+        raise DataError(f"curves must be one of {', '.join(CURVES)}, got {curves!r}")
+    around = background(subject, rows)
+    return {name: _effect(subject, rows, around, c, curves) for c, name in enumerate(subject.columns)}
+
+
+def _effect(subject: Subject, rows: Rows | None, around: Floats, c: int, curves: str) -> Effect:
+    column = subject.encoder.columns[c]
+    knots = column_knots(subject, c)
+    grid = _grid(subject, rows, c, knots)
+
+    def curve(function: Function) -> Floats:
+        if curves == "accumulated" and column.categories is None and rows is not None:
+            return _accumulated(function, subject, rows.codes, c, grid)
+        return partial(function, subject, around, c, grid)
+
+    edges = counts = None
+    if rows is not None and column.categories is not None:
+        counts = np.array([(rows.codes[:, c] == g).sum() for g in grid])
+    elif rows is not None:
+        counts, edges = np.histogram(rows.codes[:, c], bins=BINS)
+    return Effect(
+        column=column.name,
+        outputs=subject.outputs,
+        grid=grid,
+        categories=None if column.categories is None else tuple(str(v) for v in column.categories),
+        spline=curve(subject.evaluate_spline) if subject.spline is not None else None,
+        network=curve(subject.evaluate_network) if subject.network is not None else None,
+        knots=knots,
+        edges=edges,
+        counts=counts,
+    )
+
+
+def column_knots(subject: Subject, c: int) -> Floats:
+    """Return the spline's knots in a numeric column, in rising order."""
+    if subject.spline is None or subject.encoder.columns[c].categories is not None:
+        return np.empty(0)
+    hinges = [h for term in subject.spline.terms for h in hinges_of(term)]
+    return np.unique([h.knot for h in hinges if subject.encoder.source[h.feature] == c])
+
+
+def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
+    categories = subject.encoder.columns[c].categories
+    if categories is not None:
+        return np.arange(len(categories), dtype=np.float64)
+    if rows is not None:
+        low, high = rows.codes[:, c].min(), rows.codes[:, c].max()
+    else:
+        assert subject.fit is not None
+        f = subject.encoder.source.index(c)
+        centre, scale = subject.fit.feature_centre[f], subject.fit.feature_scale[f]
+        low, high = min([centre - 2 * scale, *knots]), max([centre + 2 * scale, *knots])
+    inside = knots[(knots > low) & (knots < high)]
+    return np.unique(np.concatenate([np.linspace(low, high, POINTS), inside]))
+
+
+def partial(function: Function, subject: Subject, around: Floats, c: int, grid: Floats) -> Floats:
+    """Mean of a function over rows with column c at each value of the grid, around zero: (G, p)."""
+    codes = np.repeat(around[None], len(grid), axis=0)
+    codes[:, :, c] = grid[:, None]
+    values = function(matrix_of(subject.encoder, codes.reshape(-1, around.shape[1])))
+    curve: Floats = values.reshape(len(grid), len(around), -1).mean(axis=1)
+    return curve - _mean_over(curve, grid, around[:, c], subject.encoder.columns[c].categories is None)
+
+
+def _mean_over(curve: Floats, grid: Floats, values: Floats, numeric: bool) -> Floats:
+    """Mean of a curve over data values."""
+    if numeric:
+        return np.array([np.interp(values, grid, curve[:, k]).mean() for k in range(curve.shape[1])])
+    known = values[values >= 0].astype(int)
+    return curve[known].mean(axis=0) if known.size else curve.mean(axis=0)
+
+
+def _accumulated(function: Function, subject: Subject, codes: Floats, c: int, grid: Floats) -> Floats:
+    """Accumulated local effects: sums of mean differences between neighbouring quantiles, around zero: (G, p)."""
+    if len(codes) > 8 * BACKGROUND:
+        codes = codes[np.random.default_rng(0).choice(len(codes), 8 * BACKGROUND, replace=False)]
+    x = codes[:, c]
+    edges = np.unique(np.quantile(x, np.linspace(0, 1, POINTS)))
+    if len(edges) < 2:
+        return np.zeros((len(grid), len(subject.outputs)))
+    bins = np.clip(np.searchsorted(edges, x, side="left") - 1, 0, len(edges) - 2)
+    low, high = codes.copy(), codes.copy()
+    low[:, c], high[:, c] = edges[bins], edges[bins + 1]
+    steps = function(matrix_of(subject.encoder, high)) - function(matrix_of(subject.encoder, low))
+    sums = np.zeros((len(edges) - 1, steps.shape[1]))
+    np.add.at(sums, bins, steps)
+    means = sums / np.maximum(np.bincount(bins, minlength=len(edges) - 1), 1)[:, None]
+    heights = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(means, axis=0)])
+    curve = np.stack([np.interp(grid, edges, heights[:, k]) for k in range(heights.shape[1])], axis=1)
+    return curve - _mean_over(curve, grid, x, numeric=True)
+
+
+def surfaces(subject: Subject, rows: Rows | None) -> dict[tuple[str, str], Surface]:
+    """Return a surface for each pair of columns that some term of the spline joins, and no other column with them."""
+    spline, encoder = subject.spline, subject.encoder
+    if spline is None:
+        return {}
+    pairs: dict[tuple[int, int], list[int]] = {}
+    for m, term in enumerate(spline.terms):
+        used = columns_of(term, encoder)
+        if len(used) == 2:
+            pairs.setdefault((used[0], used[1]), []).append(m)
+    found = {}
+    for (a, b), members in pairs.items():
+        grids = tuple(_grid(subject, rows, c, column_knots(subject, c)) for c in (a, b))
+        around = background(subject, rows)[:1]
+        codes = np.repeat(around, len(grids[0]) * len(grids[1]), axis=0)
+        codes[:, a] = np.repeat(grids[0], len(grids[1]))
+        codes[:, b] = np.tile(grids[1], len(grids[0]))
+        matrix = matrix_of(encoder, codes)
+        total = sum(np.outer(spline.terms[m](matrix), spline.coef[m]) for m in members)
+        labels = tuple(
+            None
+            if encoder.columns[c].categories is None
+            else tuple(str(v) for v in encoder.columns[c].categories or ())
+            for c in (a, b)
+        )
+        names = (encoder.columns[a].name, encoder.columns[b].name)
+        values = np.asarray(total).reshape(len(grids[0]), len(grids[1]), -1)
+        found[names] = Surface(names, (grids[0], grids[1]), (labels[0], labels[1]), values)
+    return found

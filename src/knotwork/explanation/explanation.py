@@ -1,0 +1,202 @@
+"""``explain``: everything that a fitted model says about its data, computed when it is asked for."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from knotwork.explanation import contributions as parts
+from knotwork.explanation import drift as changes
+from knotwork.explanation import effects as curves_of
+from knotwork.explanation import importances as measures
+from knotwork.explanation import knots as bends
+from knotwork.explanation import quality as errors
+from knotwork.explanation import sparsity as sizes
+from knotwork.explanation.subject import Rows, Subject, read_model, read_rows
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.axes import Axes
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+
+def explain(
+    model: Any,
+    X: Any = None,
+    y: Any = None,
+    *,
+    curves: str = "partial",
+    random_start: Any = None,
+    random_state: int | None = 0,
+) -> Explanation:
+    """Explain a model: on its own, on rows X, or on rows X with their responses y.
+
+    Parameters
+    ----------
+    model : Spline, fitted estimator of knotwork, or Sequential of Linear and activation
+    X : table or array like the one that the model was fitted to; what needs rows says so when it is asked for
+    y : (N,) or (N, p) responses, or classes; for errors and permutation importance
+    curves : "partial" (mean over the rows) or "accumulated" (local effects, for columns that hang together)
+    random_start : a fitted model to compare with, or True to fit the same estimator from a random start on X and y
+    random_state : seed of the permutations
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> X, y = kw.datasets.load_abalone()
+    >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+    >>> explanation.importances.index[0]
+    'Shell weight'
+    >>> row = explanation.contributions(X.head(1))
+    >>> bool(abs(row.base + row.values.sum() - row.prediction) < 1e-9)
+    True
+    """
+    subject = read_model(model)
+    rows = read_rows(subject, X, y)
+    if random_start is True:
+        random_start = _fit_random_start(model, X, y)
+    other = read_model(random_start) if random_start is not None and random_start is not False else None
+    return Explanation(model, subject, rows, curves=curves, random_start=other, random_state=random_state)
+
+
+def _fit_random_start(model: Any, X: Any, y: Any) -> Any:
+    from sklearn.base import clone
+
+    from knotwork.errors import DataError
+
+    if X is None or y is None or "start" not in getattr(model, "get_params", dict)():
+        raise DataError("random_start=True trains a SplineNet again; pass one, with the X and y to train it on")
+    return clone(model).set_params(start="random").fit(X, y)
+
+
+class Explanation:
+    """What :func:`explain` returns. Every part is computed once, when it is first asked for."""
+
+    def __init__(
+        self,
+        model: Any,
+        subject: Subject,
+        rows: Rows | None,
+        *,
+        curves: str = "partial",
+        random_start: Subject | None = None,
+        random_state: int | None = 0,
+    ) -> None:
+        self.model = model
+        self.subject = subject
+        self.rows = rows
+        self.curves = curves
+        self.random_start = random_start
+        self.random_state = random_state
+        if curves not in curves_of.CURVES:
+            from knotwork.errors import DataError
+
+            raise DataError(f"curves must be one of {', '.join(curves_of.CURVES)}, got {curves!r}")
+
+    @cached_property
+    def importances(self) -> pd.DataFrame:
+        """A row per column of the table, the most important first; see :mod:`knotwork.explanation.importances`."""
+        return measures.importances(self.subject, self.rows, self.random_state)
+
+    @cached_property
+    def effects(self) -> dict[str, curves_of.Effect]:
+        """The curve (or bars) of each column, by its name."""
+        return curves_of.effects(self.subject, self.rows, self.curves)
+
+    @cached_property
+    def interactions(self) -> dict[tuple[str, str], curves_of.Surface]:
+        """The surface of each pair of columns that the spline joins."""
+        return curves_of.surfaces(self.subject, self.rows)
+
+    @cached_property
+    def knot_rows(self) -> tuple[bends.KnotRows, ...]:
+        """The spline's knots, each with the rows that carry its value."""
+        return bends.knots(self.subject, self.rows)
+
+    @property
+    def knots(self) -> pd.DataFrame:
+        """The knots as a frame: feature, knot, count and rows."""
+        return bends.knot_frame(self.knot_rows, self.rows)
+
+    @cached_property
+    def drift(self) -> changes.Drift:
+        """What training changed."""
+        return changes.drift(self.subject)
+
+    @cached_property
+    def quality(self) -> pd.DataFrame:
+        """Errors of the spline, the network and, where there is one, the random start."""
+        return errors.quality(self.subject, self.rows, self.random_start)
+
+    @cached_property
+    def sparsity(self) -> pd.DataFrame:
+        """What is left, and its error, when the smallest 0, 10, … 90 % of the weights go."""
+        return sizes.sparsity(self.subject, self.rows)
+
+    def prune(self, threshold: float) -> sizes.Pruned:
+        """Return a smaller network: weights of at most ``threshold`` (standardised coordinates) go, and idle units.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.SplineNetRegressor(hidden=(32,), epochs=3, random_state=0).fit(X, y)
+        >>> pruned = kw.explain(model, X, y).prune(0.02)
+        >>> pruned.weights[1] < pruned.weights[0]
+        True
+        """
+        network = getattr(self.model, "network_", None)
+        estimator = self.model if network is not None else None
+        return sizes.prune(
+            self.subject, self.rows, threshold, network if network is not None else self.model, estimator
+        )
+
+    def contributions(self, X: Any) -> parts.Contributions:
+        """Take the predictions of rows X apart into what each column adds."""
+        rows = read_rows(self.subject, X, None)
+        assert rows is not None
+        return parts.contributions(self.subject, self.rows, rows.matrix)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write the report: one page with everything in it, which needs no network."""
+        from knotwork.explanation.report import write_report
+
+        write_report(self, path)
+
+    def plot_importances(self, measure: str | None = None, ax: Axes | None = None) -> Axes:
+        """Draw the importances as bars on matplotlib axes."""
+        from knotwork.explanation.plots import plot_importances
+
+        return plot_importances(self, measure, ax)
+
+    def plot_effects(self, columns: list[str] | None = None, output: int = 0) -> np.ndarray[Any, Any]:
+        """Draw effect curves on matplotlib axes, the most important first: an array of axes."""
+        from knotwork.explanation.plots import plot_effects
+
+        return plot_effects(self, columns, output)
+
+    def plot_history(self, ax: Axes | None = None) -> Axes:
+        """Draw the losses of training on matplotlib axes."""
+        from knotwork.explanation.plots import plot_history
+
+        return plot_history(self, ax)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from knotwork.explanation.tables import tables
+
+        yield from tables(self)
+
+    def __repr__(self) -> str:
+        rows = "no rows" if self.rows is None else f"{len(self.rows)} rows"
+        return f"Explanation({self.subject.kind}, {len(self.subject.columns)} columns, {rows})"
+
+    def __str__(self) -> str:
+        from knotwork.explanation.tables import as_text
+
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        from knotwork.explanation.tables import as_html
+
+        return as_html(self)

@@ -1,0 +1,89 @@
+"""A model as numbers that a page can compute with: the layers of a network, the terms of a spline."""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from knotwork.errors import DataError
+from knotwork.explanation.subject import Subject, columns_of
+from knotwork.spline.model import Floats, Linear, Spline, hinges_of
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from knotwork.network.chain import Chain
+
+
+def exported_model(subject: Subject) -> dict[str, Any]:
+    """Return what the page predicts with; weights as base64, in single precision where that loses nothing."""
+    return {
+        "network": None if subject.network is None else export_network(subject.network),
+        "spline": None if subject.spline is None else export_spline(subject.spline, subject),
+    }
+
+
+def export_spline(spline: Spline, subject: Subject) -> dict[str, Any]:
+    """Return the terms as sets of hinges."""
+    terms = []
+    for term in spline.terms:
+        record: dict[str, Any] = {"columns": columns_of(term, subject.encoder)}
+        if isinstance(term, Linear):
+            record |= {"kind": "linear", "feature": term.feature}
+        elif hinges_of(term):
+            kind = "product" if type(term).__name__ == "Product" else "min"
+            slopes = getattr(term, "slopes", (1.0,) * len(hinges_of(term)))
+            hinges = [{"feature": h.feature, "knot": h.knot, "sign": h.sign, "slope": float(slope)}
+                      for h, slope in zip(hinges_of(term), slopes, strict=True)]  # fmt: skip
+            record |= {"kind": kind, "hinges": hinges}
+        else:
+            raise DataError(f"a page computes lines, hinges and their minima, got a term of {type(term).__name__}")
+        terms.append(record)
+    return {"terms": terms, "intercept": spline.intercept.tolist(), "coef": spline.coef.tolist()}
+
+
+def export_network(chain: Chain) -> dict[str, Any]:
+    """Return the layers with their activations, the map of the inputs first where there is one."""
+    layers = [(layer, _activation(module)) for layer, module in zip(chain.hidden, chain.modules, strict=True)]
+    layers.append((chain.output, {"name": "Identity"}))
+    if chain.prefix is not None:
+        layers.insert(0, (chain.prefix, {"name": "Identity"}))
+    arrays = [a.numpy() for layer, _ in layers for a in (layer.weight, layer.bias)]
+    with np.errstate(over="ignore"):
+        single = all((a.astype(np.float32).astype(np.float64) == a).all() for a in arrays)
+    kind = "f4" if single else "f8"
+    return {
+        "kind": kind,
+        "layers": [
+            {"weight": _bytes(layer.weight.numpy(), kind), "bias": _bytes(layer.bias.numpy(), kind), "activation": act}
+            for layer, act in layers
+        ],
+    }
+
+
+def _bytes(values: Floats, kind: str) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, dtype=f"<{kind}").tobytes()).decode("ascii")
+
+
+def _activation(module: nn.Module) -> dict[str, Any]:
+    """Return an activation's name and numbers; what the page has to know of each that a spline can be written with."""
+    from torch import nn
+
+    match module:
+        case nn.LeakyReLU():
+            return {"name": "LeakyReLU", "slope": float(module.negative_slope)}
+        case nn.PReLU():
+            return {"name": "PReLU", "slope": float(module.weight.detach().double())}
+        case nn.Softplus():
+            return {"name": "Softplus", "beta": float(module.beta), "threshold": float(module.threshold)}
+        case nn.GELU():
+            return {"name": "GELU", "approximate": str(module.approximate)}
+        case nn.ELU():
+            return {"name": "ELU", "alpha": float(module.alpha)}
+        case nn.ReLU6():
+            return {"name": "ReLU6"}
+        case nn.Hardtanh():
+            return {"name": "Hardtanh", "low": float(module.min_val), "high": float(module.max_val)}
+    return {"name": type(module).__name__}

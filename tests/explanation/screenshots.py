@@ -1,0 +1,65 @@
+"""Pictures of the report for the docs, light and dark, from the real page: ``make screenshots``."""
+
+from __future__ import annotations
+
+import io
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import knotwork as kw
+from tests.explanation.browser import BROWSER, DRIVER, MISSING, browser, resize, theme
+
+MOST_BYTES = 200_000
+WIDTH, HEIGHT, PHONE = 1240, 1180, 390
+
+
+def main() -> None:
+    if not (BROWSER and DRIVER):
+        sys.exit(MISSING)
+    folder = Path(__file__).parents[2] / "docs" / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        page = Path(scratch, "report.html")
+        X, y = kw.datasets.load_abalone()
+        model = kw.SplineNetRegressor(epochs=40, patience=None, random_state=0).fit(X, y)
+        kw.explain(model, X, y, random_start=True).to_html(page)
+        with browser(Path(scratch, "profile")) as driver:
+            for name in ("light", "dark"):
+                theme(driver, name)
+                for width, section in ((WIDTH, "overview"), (WIDTH, "effects"), (WIDTH, "row"), (WIDTH, "drift")):
+                    shoot(driver, page, width, section, folder / f"report-{section}-{name}.png")
+            theme(driver, "light")
+            shoot(driver, page, PHONE, "effects", folder / "report-phone.png")
+
+
+def shoot(driver: Any, page: Path, width: int, section: str, path: Path) -> None:
+    """Take the picture of the page from a section on."""
+    resize(driver, width, HEIGHT)
+    driver.get(page.as_uri())
+    driver.execute_script(
+        """document.documentElement.style.cssText = "scroll-behavior: auto; scroll-padding-top: 0";
+        document.querySelector(".top").style.position = "static";
+        document.getElementById(arguments[0]).scrollIntoView({block: "start", behavior: "instant"});
+        if (arguments[0] === "overview") window.scrollTo(0, 0);""", section,
+    )  # fmt: skip
+    time.sleep(0.6)  # charts that were outside the window settle
+    path.write_bytes(compressed(driver.get_screenshot_as_png()))
+    print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
+
+
+def compressed(png: bytes) -> bytes:
+    """Return the picture in 256 colours, which a page of flat ones does not miss."""
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.open(io.BytesIO(png)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
+    if out.tell() > MOST_BYTES:
+        raise SystemExit(f"a picture has {out.tell()} bytes, more than {MOST_BYTES}; take a smaller part of the page")
+    return out.getvalue()
+
+
+if __name__ == "__main__":
+    main()
