@@ -49,7 +49,7 @@ def reproduce(
         try:
             result = reproduce(known(which), plan, out, jobs=jobs or _cores(), progress=progress)
         except KeyboardInterrupt:
-            console.print(f"\nStopped. Finished runs are kept in {out}; the same command goes on from there.")
+            console.print(f"\nStopped: the same command goes on from the finished runs, kept in {out}.", soft_wrap=True)
             raise typer.Exit(130) from None
     if as_json:
         typer.echo(json.dumps(result, ensure_ascii=False, allow_nan=False))

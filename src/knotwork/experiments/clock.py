@@ -1,11 +1,12 @@
 """Seconds: of the spline, of making the network, of one epoch of either start; and how they grow.
 
 Timed in one process of one thread with nothing else of ours running. Each time is the least of several repeats: what a
-shared machine adds is never negative.
+shared machine adds is never negative. ``where`` names the machine: its seconds are not for another one to find.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any
@@ -52,7 +53,7 @@ def epoch_seconds(make: Callable[[], nn.Sequential], data: Split, plan: Plan, re
     return min(epochs() for _ in range(repeats))
 
 
-def seconds(plan: Plan, data: str) -> dict[str, Any]:
+def seconds(plan: Plan, where: str, data: str) -> dict[str, Any]:
     """Time the steps of a start, with the plan's shape."""
     torch.set_num_threads(1)
     rows = split(data, 0)
@@ -91,7 +92,7 @@ def our_cost(n: Floats, d: Floats, m: Floats, k: float = 255.0) -> Floats:
     return n * d * m + d * k * m**2 + m**3
 
 
-def fit_growth(plan: Plan) -> dict[str, Any]:
+def fit_growth(plan: Plan, where: str) -> dict[str, Any]:
     """Time fits of growing N, d and M, one at a time; M is the number of terms of the forward pass."""
     scale = plan.growth
     base = {"n": int(20_000 * scale), "d": 10, "m": 21}
@@ -126,10 +127,10 @@ def weights_between(features: int, widths: tuple[int, ...]) -> int:
     4800
     """
     sizes = (features, *widths, 1)
-    return sum(a * b for a, b in zip(sizes, sizes[1:], strict=False))
+    return sum(a * b for a, b in itertools.pairwise(sizes))
 
 
-def epoch_growth(plan: Plan) -> dict[str, Any]:
+def epoch_growth(plan: Plan, where: str) -> dict[str, Any]:
     """Time epochs of growing N and of growing layers, one at a time."""
     scale = plan.growth
     base, shape = int(4_000 * scale), plan.widths
@@ -138,7 +139,7 @@ def epoch_growth(plan: Plan) -> dict[str, Any]:
     result: dict[str, Any] = {"n": [], "weights": [], "batch_size": plan.batch_size}
     for name, n, widths in cases:
         rows = additive(n, 10)
-        data = Split(rows, rows.take(np.arange(100)), rows, np.ones(n, dtype=bool), (), 1.0)
+        data = Split(rows, rows.take(np.arange(min(n, 100))), rows, np.ones(n, dtype=bool), (), 1.0)
         took = epoch_seconds(lambda widths=widths: random_network(10, widths, 0), data, plan, 1)  # type: ignore[misc]
         result[name].append({"n": n, "weights": weights_between(10, widths), "widths": widths, "seconds": took})
     return result

@@ -32,7 +32,8 @@ def doubts(data: str, result: Record) -> list[str]:
             continue  # an untrained network may be as wrong as it likes
         if value < 0.85 * floor:
             sentences.append(
-                f"{of}: on {noun} scaled to [0, 1] that is a root mean squared error of {value**0.5 * unit:.2f} {noun}. "
+                f"{of}: on {noun} scaled to [0, 1] that is a root mean squared error of {value**0.5 * unit:.2f} "
+                f"{noun}. "
                 f"The best of our models of other kinds ({best}) has {rmse:.2f} {noun} (MSE {floor:.4f}) on the same "
                 f"kind "
                 f"of split: the published error is {value / floor:.2f} of it. A test error that low is not to be had "

@@ -92,15 +92,14 @@ def variant_curves(path: Path, data: str, runs: Runs, epochs: int) -> list[Path]
     def paint(figure: Figure, axes: list[Axes]) -> None:
         (ax,) = axes
         lows = []
+        common = set.intersection(*({r["seed"] for r in runs.of(s)} for s in COLOURS))
         for start in ("zero fill", "hinge fill", "converted", "random"):
-            picked = chosen(runs.of(start), epochs, best=False).values()
-            if not picked:
-                continue
-            curve = np.mean([r["test"] for r, _ in picked], axis=0)
+            picked = chosen(runs.of(start), epochs, best=False)
+            curve = np.mean([picked[seed][0]["test"] for seed in common], axis=0)
             name = "converted, random fill" if start == "converted" else LABELS[start]
             ax.plot(curve, color=COLOURS[start], label=name, lw=1.8)
             lows.append(float(curve.min()))
-        spline = float(np.mean(list(runs.before("converted").values())))
+        spline = float(np.mean([runs.before("converted")[seed] for seed in common]))
         ax.axhline(spline, color=GREY, ls=":", lw=1.2, label="the spline itself")
         ax.set_ylim(0.97 * min(lows), 1.25 * spline)
         ax.set(
@@ -130,7 +129,9 @@ def weight_matrices(path: Path, data: str, records: Sequence[Record]) -> list[Pa
                 ax.set_xlabel("unit of the first hidden layer")
                 if 0 < record["own_units"] < len(before):
                     ax.axvline(record["own_units"] - 0.5, color="black", lw=0.8, ls="--")
-            row[0].set_ylabel("input (last row: bias)")
+            for ax in row:
+                ax.set_yticks(range(before.shape[1]), [])
+            row[0].set_yticks(range(before.shape[1]), [*record["names"], "bias"], fontsize=8)
             figure.colorbar(shown, ax=list(row), shrink=0.9, label="weight")
         figure.suptitle(
             f"{SUBJECTS[data].title}: weights of the first hidden layer; left of the dashed line the spline's own "
@@ -222,14 +223,30 @@ def sparsity(path: Path, data: str, table: Sequence[Record]) -> list[Path]:
         for kind, colour in colours.items():
             points = [p for p in table if p["penalty"].split()[0] == kind]
             x, y = [100 * p["small"]["mean"] for p in points], [p["last"]["mean"] for p in points]
-            name = {"none": "no penalty", "dropout": "dropout"}.get(kind, kind)
-            ax.plot(x, y, "o-", color=colour, lw=1.2, label=name)
-            for p, px, py in zip(points, x, y, strict=True):
-                strength = p["penalty"].partition(" ")[2]
-                ax.annotate(strength, (px, py), xytext=(6, 5), textcoords="offset points", fontsize=8, color=colour)
+            strengths = ", ".join(p["penalty"].partition(" ")[2] for p in points)
+            ax.plot(x, y, "-", color=colour, lw=1.0)
+            # Larger marks for stronger penalties.
+            ax.scatter(x, y, s=[30 * 2.2**k for k in range(len(points))], color=colour, alpha=0.75, zorder=3,
+                       label=f"{kind} {strengths}" if strengths else "no penalty")  # fmt: skip
         ax.margins(0.12)
         ax.set(xlabel="weights below 1 % of their layer's largest, %", ylabel="test MSE, min-max scaled",
                title=f"{SUBJECTS[data].title}: L1 and dropout against L2")  # fmt: skip
-        ax.legend()
+        legend = ax.legend(title="larger marks: stronger", title_fontsize=9)
+        for handle in legend.legend_handles:
+            handle.set_sizes([45])  # type: ignore[union-attr]
 
     return draw(path, (7.5, 4.2), 1, paint)
+
+
+def demo_curves(path: Path, curves: dict[str, list[float]]) -> list[Path]:
+    """Validation error of the demo's two networks, in rings."""
+
+    def paint(figure: Figure, axes: list[Axes]) -> None:
+        (ax,) = axes
+        for (name, curve), colour in zip(curves.items(), (BLUE, ORANGE), strict=True):
+            ax.plot(curve, color=colour, label=name, lw=2)
+        ax.set(xlabel="epoch", ylabel="error on validation rows, rings", title="Abalone: one network, two starts")
+        ax.set_xlim(0, len(next(iter(curves.values()))) - 1)
+        ax.legend()
+
+    return draw(path, (7, 4), 1, paint)

@@ -109,7 +109,8 @@ def _opening(result: Record, names: Sequence[str], plan: Plan) -> str:
     titles = " and ".join(SUBJECTS[n].title for n in names)
     return (
         f"# The published experiments, run again\n\n{PAPER}, on {titles}.\n\n"
-        f"{plan.seeds} seeds from {FIRST_SEED} on, {plan.epochs} epochs, networks of {' × '.join(map(str, plan.widths))} "
+        f"{plan.seeds} seeds from {FIRST_SEED} on, {plan.epochs} epochs, networks of "
+        f"{' × '.join(map(str, plan.widths))} "
         f"units. Each seed shuffles the rows and splits them {TRAIN_SHARE:.0%} to {1 - TRAIN_SHARE:.0%}; of the "
         f"training "
         f"rows {VALIDATION_SHARE:.0%} are held out, and neither the spline nor the networks are fitted to those. "
@@ -164,13 +165,15 @@ def _counts(rates: dict[str, int]) -> str:
 
 def targets(result: Record) -> str:
     """Say plainly what holds and what does not."""
-    ratio = result["before"]["ratio_of_pairs"]["mean"]
+    ratio, of_pairs = result["before"]["ratio"], result["before"]["ratio_of_pairs"]["mean"]
     seconds = result["seconds"]
     share = seconds["spline"] / seconds["epoch_converted"]
     lines = [
         f"- Before training the converted network has 1/{1 / ratio:.1f} of the random one's error "
-        f"({'at most' if ratio <= 1 / 12 else 'more than'} 1/12).",
-        *(f"- After {mark} epochs: {_verdict(entry['difference'])} (last); {_verdict(entry['best']['difference'])} (best)."
+        f"({'at most' if ratio <= 1 / 12 else 'more than'} 1/12; the mean of the seeds' own ratios is "
+        f"1/{1 / of_pairs:.1f}).",
+        *(f"- After {mark} epochs: {_verdict(entry['difference'])} (last); "
+          f"{_verdict(entry['best']['difference'])} (best)."
           for mark, entry in result["after"].items()),
         f"- The spline costs {share:.2f} of an epoch ({'at most' if share <= 0.5 else 'more than'} half of one).",
     ]  # fmt: skip
@@ -281,7 +284,8 @@ def beginning_table(result: Record) -> str:
 
 def overfitting_table(result: Record, plan: Plan) -> str:
     """Training and test errors and the gap between them."""
-    rows = [[f"{START_NAMES[s]}, epoch {m}", number(e[str(m)]["train"]), number(e[str(m)]["test"]), spread(e[str(m)]["gap"])]
+    rows = [[f"{START_NAMES[s]}, epoch {m}", number(e[str(m)]["train"]), number(e[str(m)]["test"]),
+             spread(e[str(m)]["gap"])]
             for s, e in result["overfitting"].items() for m in (0, *plan.marks)]  # fmt: skip
     text = table(["", "training MSE", "test MSE", "gap"], rows)
     copies = result["overfitting"]["converted"]["copies"]
@@ -302,15 +306,15 @@ def fewer_rows_table(result: Record, plan: Plan) -> str:
     """Splines on parts of the rows."""
     rows = [[f"{p['share']:.0%}", "the other rows" if p["exclusive"] else "all rows", number(p["terms"]["mean"]),
              spread(p["spline"]), spread(p["last"]), spread(p["best"])] for p in result["fewer_rows"]]  # fmt: skip
-    head = ["spline fitted to", "network trains on", "terms", "spline's test MSE", f"network after {plan.analysis_epochs}",
-            "network, best"]  # fmt: skip
+    head = ["spline fitted to", "network trains on", "terms", "spline's test MSE",
+            f"network after {plan.analysis_epochs}", "network, best"]  # fmt: skip
     return table(head, rows)
 
 
 def sparsity_table(result: Record, plan: Plan) -> str:
     """Penalties."""
-    rows = [[p["penalty"], f"{p['small']['mean']:.0%}", number(p["train"]["mean"]), spread(p["last"]), spread(p["best"]),
-             number(p["thinned"]["mean"])] for p in result["sparsity"]]  # fmt: skip
+    rows = [[p["penalty"], f"{p['small']['mean']:.0%}", number(p["train"]["mean"]), spread(p["last"]),
+             spread(p["best"]), number(p["thinned"]["mean"])] for p in result["sparsity"]]  # fmt: skip
     head = ["penalty", "small weights", "training MSE", f"test MSE after {plan.analysis_epochs}", "best",
             "after, small weights left out"]  # fmt: skip
     before = result["sparsity"][0]["small_before"]["mean"]

@@ -61,7 +61,6 @@ def question_tasks(plan: Plan, data: str) -> dict[str, list[Task]]:
 def clock_tasks(plan: Plan, names: Sequence[str]) -> dict[str, Task]:
     """What is timed, alone on the machine as far as we can help it."""
     settings = ("widths", "batch_size", "repeats", "growth")
-    # Seconds are this machine's: they are not for another one to find.
     where = f"{os.uname().nodename if hasattr(os, 'uname') else ''}:{os.cpu_count()}"
     tasks = {name: task("clock", "seconds", plan, settings, data=name, where=where) for name in names}
     tasks["fit_growth"] = task("clock", "fit_growth", plan, settings, where=where)

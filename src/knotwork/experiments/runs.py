@@ -1,7 +1,7 @@
 """One seeded run: a converted or a random network of the plan's shape, trained for all of its epochs.
 
-Networks take and give normalised data, as in the paper. They are trained the way ``knotwork.train`` trains every network:
-rewritten in standardised coordinates, units balanced, and back. It changes no start and is the same for all of them.
+Networks take and give normalised data, as in the paper. They are trained the way ``knotwork.train`` trains every
+network: rewritten in standardised coordinates, units balanced, and back. It changes no start and is the same for all.
 """
 
 from __future__ import annotations

@@ -9,6 +9,9 @@ import numpy as np
 from knotwork.experiments.protocol import Plan, split
 from knotwork.spline.fit import FitOptions, fit_spline
 
+# Trees of the random forest.
+FOREST = 100
+
 
 def errors(plan: Plan, data: str, seed: int) -> dict[str, Any]:
     """Test MSE, min-max scaled, of the mean, a line, our spline, boosted trees and a random forest.
@@ -24,7 +27,7 @@ def errors(plan: Plan, data: str, seed: int) -> dict[str, Any]:
     models = {
         "linear regression": LinearRegression(),
         "gradient boosting": HistGradientBoostingRegressor(learning_rate=0.05, max_iter=150, random_state=seed),
-        "random forest": RandomForestRegressor(200, min_samples_leaf=3, random_state=seed, n_jobs=1),
+        "random forest": RandomForestRegressor(FOREST, min_samples_leaf=3, random_state=seed, n_jobs=1),
     }
     predictions = {"mean of the training rows": np.full(len(rows.test), y.mean()), "spline": spline(rows.test.x)}
     predictions |= {name: model.fit(x, y).predict(rows.test.x) for name, model in models.items()}

@@ -31,7 +31,7 @@ def matrices(plan: Plan, data: str, start: str, seed: int) -> dict[str, Any]:
     return {
         "data": data, "start": start, "epochs": plan.epochs, "shift": shift,
         "before": [np.round(w, 4).tolist() for w in before], "after": [np.round(w, 4).tolist() for w in after],
-        "own_units": own,
+        "names": rows.names, "own_units": own,
         "own_shift": _shift(before[0][:own], after[0][:own]) if own else None,
         "new_shift": _shift(before[0][own:], after[0][own:]) if 0 < own < len(before[0]) else None,
     }  # fmt: skip
