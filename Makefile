@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint benchmark clean
+.PHONY: demo test lint benchmark reproduce clean
 
 demo: $(READY)
 	$(BIN)/knotwork demo
@@ -18,6 +18,9 @@ lint: $(READY)
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/fit_vs_earth.py
+
+reproduce: $(READY)
+	$(BIN)/knotwork reproduce all
 
 # torch first: the others are then satisfied with the build that is there.
 $(READY): pyproject.toml constraints.txt

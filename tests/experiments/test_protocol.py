@@ -66,13 +66,14 @@ def test_a_short_plan_asks_the_same_questions():
 def test_impossible_figures_are_told_from_possible_ones():
     def strong(mean, best, unit):
         models = {"mean of the training rows": mean, "spline": 1.1 * best, "gradient boosting": best}
-        return {"strong_models": {"unit": unit, "models": {
+        return {"strong_models": {"unit": unit, "least": 0.9 * best, "models": {
             name: {"mse": {"mean": mse}, "rmse_in_units": {"mean": mse**0.5 * unit}} for name, mse in models.items()
         }}}  # fmt: skip
 
     found = doubts("abalone", strong(0.0132, 0.0056, 28.0))
     assert any("500 epochs, 0.0014002" in s and "1.05 rings" in s and "2.10 rings" in s for s in found)
+    assert any("50 epochs, 0.0043887" in s and "lucky split" in s for s in found)
     assert not any("0.0061599" in s or "0.1372" in s for s in found)  # a fair network, an untrained one
     found = doubts("wine", strong(0.0218, 0.0105, 6.0))
     assert len(found) == 3
-    assert all("guessing the mean of the training rows has 0.0218" in s for s in found)
+    assert all("guessing the mean of the training rows has MSE 0.0218" in s for s in found)

@@ -71,7 +71,7 @@ def test_the_report_sets_published_figures_beside_ours(written):
         assert figure in report
     assert f"{result['abalone']['before']['converted']:.4g}" in report
     assert "1.05 rings" in report
-    assert report.count("These cannot be true") == 1
+    assert report.count("These do not fit") == 1
     assert "nan" not in report.lower()
 
 

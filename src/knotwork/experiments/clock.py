@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from knotwork.experiments.runs import (
     tensors,
 )
 from knotwork.network.train import fit_network
-from knotwork.spline.fit import FitOptions, fit_spline
+from knotwork.spline.fit import AUTO_KNOTS, FitOptions, fit_spline
 from knotwork.spline.model import Floats
 
 EPOCHS = 5
@@ -87,7 +88,7 @@ def published_cost(n: Floats, d: Floats, m: Floats) -> Floats:
     return n * (d * m**3 + m**4)
 
 
-def our_cost(n: Floats, d: Floats, m: Floats, k: float = 255.0) -> Floats:
+def our_cost(n: Floats, d: Floats, m: Floats, k: Floats) -> Floats:
     """N·d·M + d·K·M² + M³, with K candidate knots a feature."""
     return n * d * m + d * k * m**2 + m**3
 
@@ -109,13 +110,13 @@ def fit_growth(plan: Plan, where: str) -> dict[str, Any]:
             rows = additive(size["n"], size["d"])
             # Without a threshold the forward pass takes all the terms it may.
             options = FitOptions(max_terms=size["m"], threshold=0.0, threads=1)
-            terms: list[int] = []
-
-            def fit(rows: Rows = rows, options: FitOptions = options, terms: list[int] = terms) -> None:
-                terms.append(len(fit_spline(rows.x, rows.y, options=options).forward_terms) + 1)
-
-            took = least_seconds(fit, max(2, plan.repeats // 5))
-            points.append({"n": size["n"], "d": size["d"], "m": terms[-1], "seconds": took})
+            fitted = fit_spline(rows.x, rows.y, options=options)
+            took = least_seconds(partial(fit_spline, rows.x, rows.y, options=options), max(3, plan.repeats // 3))
+            # The spans allow so many knots, and no more are priced than the fit's most.
+            knots = min(AUTO_KNOTS, (size["n"] - 2 * fitted.spans.endspan) // fitted.spans.minspan + 1)
+            points.append(
+                {"n": size["n"], "d": size["d"], "m": len(fitted.forward_terms) + 1, "k": knots, "seconds": took}
+            )
         result[name] = points
     return result
 

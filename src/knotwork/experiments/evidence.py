@@ -7,46 +7,43 @@ from typing import Any
 from knotwork.experiments.protocol import PUBLISHED, SUBJECTS
 
 Record = dict[str, Any]
-TREES = ("gradient boosting", "random forest")
+MEAN = "mean of the training rows"
+# Of the best strong model's error: lower than this no split is.
+IMPOSSIBLE = 0.7
 
 
 def doubts(data: str, result: Record) -> list[str]:
     """Compare every published test error with what the data allow; one sentence for each that does not fit.
 
     Two things are known of a min-max scaled test error: guessing the mean gives the variance of y, and the best of
-    several strong models of different kinds shows about how low one can go.
+    several strong models of different kinds shows about how low one can go. An untrained network may be as wrong as it
+    likes.
     """
     strong = result["strong_models"]
-    unit, models = strong["unit"], strong["models"]
-    noun = SUBJECTS[data].unit
-    mean_guess = models["mean of the training rows"]["mse"]["mean"]
-    others = {name: entry for name, entry in models.items() if name != "mean of the training rows"}
-    best = min(others, key=lambda name: others[name]["mse"]["mean"])
-    floor, rmse = others[best]["mse"]["mean"], others[best]["rmse_in_units"]["mean"]
+    unit, models, noun = strong["unit"], strong["models"], SUBJECTS[data].unit
+    guess = models[MEAN]["mse"]["mean"]
+    best = min((name for name in models if name != MEAN), key=lambda name: models[name]["mse"]["mean"])
+    floor, rmse = models[best]["mse"]["mean"], models[best]["rmse_in_units"]["mean"]
     sentences = []
     for when, start, value in published_errors(data):
-        of = f"{'' if when == '0' else f'{start} network after {when} epochs, '}{value:g}"
-        if when == "0" and start == "converted":
-            of = f"converted network before training, {value:g}"
         if when == "0" and start == "random":
-            continue  # an untrained network may be as wrong as it likes
-        if value < 0.85 * floor:
+            continue
+        of = f"{start} network {'before training' if when == '0' else f'after {when} epochs'}, {value:g}"
+        size = f"on {noun} scaled to [0, 1] that is an error (root mean square) of {value**0.5 * unit:.2f} {noun}"
+        ours = f"the best of our models of other kinds ({best}) has {rmse:.2f} {noun} (MSE {floor:.4f})"
+        if value < IMPOSSIBLE * floor:
+            sentences.append(f"{of}: {size}; {ours}. A test error of {value / floor:.2f} of that is not to be had.")
+        elif value < strong["least"]:
             sentences.append(
-                f"{of}: on {noun} scaled to [0, 1] that is a root mean squared error of {value**0.5 * unit:.2f} "
-                f"{noun}. "
-                f"The best of our models of other kinds ({best}) has {rmse:.2f} {noun} (MSE {floor:.4f}) on the same "
-                f"kind "
-                f"of split: the published error is {value / floor:.2f} of it. A test error that low is not to be had "
-                f"from "
-                f"these columns."
+                f"{of}: {size}; {ours}, and no model on any of our splits gets below MSE {strong['least']:.4f}. A very "
+                f"lucky split at best."
             )
-        elif value > mean_guess:
+        elif value > guess:
             sentences.append(
-                f"{of}: on {noun} scaled to [0, 1], guessing the mean of the training rows has {mean_guess:.4f}. A "
+                f"{of}: guessing the mean of the training rows has MSE {guess:.4f} on {noun} scaled to [0, 1]. A "
                 f"network "
-                f"{value / mean_guess:.1f} times as wrong has learned nothing, or y was scaled in another way than the "
-                f"paper "
-                f"says."
+                f"network {value / guess:.1f} times as wrong has learned nothing, or y was scaled in another way than "
+                f"described."
             )
     return sentences
 

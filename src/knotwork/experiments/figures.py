@@ -79,11 +79,13 @@ def loss_curves(path: Path, data: str, runs: Runs, epochs: int) -> list[Path]:
 
 
 def _plain_log_ticks(ax: Axes) -> None:
-    """Label a logarithmic axis with plain numbers at 1, 2 and 5 of each decade."""
+    """Label a logarithmic axis with plain numbers, at 1, 2 and 5 of each decade where there are few."""
     low, high = ax.get_ylim()
-    ticks = [m * 10.0**k for k in range(-6, 3) for m in (1, 2, 5)]
+    decades = np.log10(high / low)
+    steps = (1, 2, 5) if decades < 2.5 else (1,)
+    ticks = [m * 10.0**k for k in range(-6, 9) for m in steps]
     ticks = [t for t in ticks if low <= t <= high]
-    ax.set_yticks(ticks, [f"{t:g}" for t in ticks])
+    ax.set_yticks(ticks, [f"{t:,.10g}" for t in ticks])
 
 
 def variant_curves(path: Path, data: str, runs: Runs, epochs: int) -> list[Path]:
@@ -148,17 +150,18 @@ def fit_growth(path: Path, record: Record) -> list[Path]:
     def paint(figure: Figure, axes: list[Axes]) -> None:
         for ax, name, label in zip(axes, "ndm", ("rows N", "features d", "terms M"), strict=True):
             points = record[name]
-            n, d, m, took = (np.array([float(p[k]) for p in points]) for k in ("n", "d", "m", "seconds"))
+            n, d, m, k = (np.array([float(p[key]) for p in points]) for key in "ndmk")
+            took = np.array([1000 * p["seconds"] for p in points])
             x = {"n": n, "d": d, "m": m}[name]
-            for cost, colour, title in ((published_cost, ORANGE, "published N(d·M³ + M⁴)"),
-                                        (our_cost, GREY, "ours N·d·M + d·K·M² + M³")):  # fmt: skip
-                theory = cost(n, d, m)
+            for theory, colour, title in ((published_cost(n, d, m), ORANGE, "published N(d·M³ + M⁴)"),
+                                          (our_cost(n, d, m, k), GREY, "ours N·d·M + d·K·M² + M³")):  # fmt: skip
                 ax.plot(x, took[0] * theory / theory[0], color=colour, ls="--", lw=1.4, label=title)
             ax.plot(x, took, "o-", color=BLUE, lw=1.8, label="measured")
             ax.set(xscale="log", yscale="log", xlabel=label, title=f"measured slope {slope(x, took):.2f}")
-            ax.set_xticks(x, [f"{v:g}" for v in x])
+            ax.set_xticks(x, [f"{v:,.0f}" for v in x])
             ax.minorticks_off()
-        axes[0].set_ylabel("seconds of one fit, one thread")
+            _plain_log_ticks(ax)
+        axes[0].set_ylabel("milliseconds of one fit, one thread")
         axes[0].legend(loc="upper left", fontsize=8)
         base = record["base"]
         figure.suptitle(f"Time of a spline fit around N = {base['n']:,}, d = {base['d']}, M = {base['m']}", fontsize=12)
@@ -182,13 +185,14 @@ def epoch_growth(path: Path, record: Record) -> list[Path]:
         labels = {"n": "rows N", "weights": "Σ aᵢ·aᵢ₊₁"}
         for ax, (name, label) in zip(axes, labels.items(), strict=True):
             x = np.array([p[name] for p in record[name]], dtype=float)
-            took = np.array([p["seconds"] for p in record[name]])
+            took = np.array([1000 * p["seconds"] for p in record[name]])
             ax.plot(x, took[-1] * x / x[-1], color=ORANGE, ls="--", lw=1.4, label="proportional (published)")
             ax.plot(x, took, "o-", color=BLUE, lw=1.8, label="measured")
             ax.set(xscale="log", yscale="log", xlabel=label, title=f"measured slope {slope(x, took):.2f}")
             ax.set_xticks(x, [f"{v:,.0f}" for v in x])
             ax.minorticks_off()
-        axes[0].set_ylabel("seconds of one epoch, one thread")
+            _plain_log_ticks(ax)
+        axes[0].set_ylabel("milliseconds of one epoch, one thread")
         axes[0].legend(loc="upper left")
         figure.suptitle(f"Time of an epoch, batches of {record['batch_size']} rows", fontsize=12)
 

@@ -131,10 +131,11 @@ def errors_table(data: str, result: Record, plan: Plan) -> str:
     published = PUBLISHED[data]
     rows = []
     moments = [("before training", published["before"], result["before"])]
-    for mark in plan.marks:
-        entry = result["after"][str(mark)]
+    for mark in sorted({*plan.marks, *map(int, published["after"])}):
+        entry = result["after"].get(str(mark))
         moments.append((f"after {mark} epochs, last", published["after"].get(str(mark)), entry))
-        moments.append((f"after {mark} epochs, best", None, entry["best"]))
+        if entry is not None:
+            moments.append((f"after {mark} epochs, best", None, entry["best"]))
     for name, theirs, ours in moments:
         cells = ["", "", ""]
         if theirs is not None:
@@ -143,6 +144,9 @@ def errors_table(data: str, result: Record, plan: Plan) -> str:
                 number(theirs["random"]),
                 number(theirs["converted"] / theirs["random"]),
             ]
+        if ours is None:
+            rows.append([name, *cells, "not run", "not run", "", ""])
+            continue
         own = [f"{number(ours[s])} ± {number(ours['spread'][s])}" if ours["spread"][s] is not None else number(ours[s])
                for s in ("converted", "random")]  # fmt: skip
         rows.append([name, *cells, *own, number(ours["ratio"]), spread(ours["difference"])])
@@ -175,7 +179,9 @@ def targets(result: Record) -> str:
         *(f"- After {mark} epochs: {_verdict(entry['difference'])} (last); "
           f"{_verdict(entry['best']['difference'])} (best)."
           for mark, entry in result["after"].items()),
-        f"- The spline costs {share:.2f} of an epoch ({'at most' if share <= 0.5 else 'more than'} half of one).",
+        f"- The spline costs {share:.2f} of an epoch ({'at most' if share <= 0.5 else 'more than'} half of one); "
+        f"making the "
+        f"network from it costs {seconds['construct'] / seconds['epoch_converted']:.2f} of one.",
     ]  # fmt: skip
     return "\n".join(lines)
 
@@ -194,7 +200,7 @@ def _doubts_text(data: str, result: Record) -> str:
     sentences = doubts(data, result)
     if not sentences:
         return "Every published error is within what the data allow."
-    return "These cannot be true of the data as described:\n\n" + "\n".join(f"- {s}" for s in sentences)
+    return "These do not fit the data as described:\n\n" + "\n".join(f"- {s}" for s in sentences)
 
 
 def strong_models_table(data: str, result: Record) -> str:
@@ -332,10 +338,10 @@ def growth_text(analysis: Record) -> str:
     rows = []
     for name, label in (("n", "rows N"), ("d", "features d"), ("m", "terms M")):
         points = analysis["fit_growth"][name]
-        n, d, m, took = (np.array([float(p[k]) for p in points]) for k in ("n", "d", "m", "seconds"))
+        n, d, m, k, took = (np.array([float(p[key]) for p in points]) for key in ("n", "d", "m", "k", "seconds"))
         x = {"n": n, "d": d, "m": m}[name]
         rows.append([f"{label}, {x[0]:g} to {x[-1]:g}", number(slope(x, published_cost(n, d, m))),
-                     number(slope(x, our_cost(n, d, m))), number(slope(x, took)),
+                     number(slope(x, our_cost(n, d, m, k))), number(slope(x, took)),
                      f"{1000 * took[0]:.1f} to {1000 * took[-1]:.1f} ms"])  # fmt: skip
     fit = table(
         ["spline fit: exponent in", "published N(d·M³ + M⁴)", "ours N·d·M + d·K·M² + M³", "measured", "time"], rows

@@ -92,6 +92,7 @@ def strong_model_table(records: Sequence[Record]) -> Record:
             }
             for name in records[0]["mse"]
         },
+        "least": min(mse for r in records for mse in r["mse"].values()),
         "unit": unit,
     }
 
