@@ -32,6 +32,7 @@ def demo(
 
     import knotwork as kw
     from knotwork.commands.terminal_plot import plot_curves
+    from knotwork.experiments.threads import one_thread
 
     console = Console(highlight=False)
     begun = time.perf_counter()
@@ -48,7 +49,7 @@ def demo(
     model.fit(X_train, y_train)
     took = 1000 * (time.perf_counter() - start)
     console.print(f"\n[bold]1. A spline[/], fitted in {took:.1f} ms. It can be read; h(u) is max(0, u):\n")
-    console.print(_formula(model), markup=False)
+    console.print(_formula(model, console.width), markup=False)
 
     net = kw.to_network(model, dtype=torch.float64)
     rows = torch.from_numpy(model.encoder_.encode(X_test))
@@ -65,10 +66,10 @@ def demo(
     )
     networks = {}
     for name in COLOURS:
-        with console.status(f"training, {name} …"):
+        with console.status(f"training, {name} …"), one_thread():
             networks[name] = _train(name, epochs).fit(X_train, y_train)
     curves = {name: [loss**0.5 for loss in n.history_.validation_loss] for name, n in networks.items()}
-    console.print(plot_curves({n: (c, COLOURS[n]) for n, c in curves.items()}, unit=" epochs"))
+    console.print(plot_curves({n: (c, COLOURS[n]) for n, c in curves.items()}, height=9, unit=" epochs"))
 
     def error(predicted: Any) -> float:
         return float(np.sqrt(np.mean((predicted - y_test) ** 2)))
@@ -98,16 +99,17 @@ def demo(
         console.print(f"   {path}  {what}", markup=False, soft_wrap=True)
 
 
-def _formula(model: MarsRegressor) -> str:
-    """Return the spline with four digits, two terms a line."""
+def _formula(model: MarsRegressor, room: int) -> str:
+    """Return the spline with four digits, two terms a line if there is room."""
     spline = model.spline_
     parts = [
         f"{'+' if beta >= 0 else '-'} {abs(beta):.4g}·{term.describe(spline.feature_names)}"
         for term, beta in zip(spline.terms, spline.coef[:, 0], strict=True)
     ]
-    width = max(len(part) for part in parts[::2])
-    pairs = [f"{' ' * 11}{parts[k]:{width}s}  {''.join(parts[k + 1 : k + 2])}" for k in range(0, len(parts), 2)]
-    return "\n".join([f"   rings = {spline.intercept[0]:.4g}", *(pair.rstrip() for pair in pairs)])
+    width = max(len(part) for part in parts)
+    columns = 2 if 11 + 2 * width + 2 <= room else 1
+    lines = ["  ".join(f"{part:{width}s}" for part in parts[k : k + columns]) for k in range(0, len(parts), columns)]
+    return "\n".join([f"   rings = {spline.intercept[0]:.4g}", *(f"{'':11s}{line.rstrip()}" for line in lines)])
 
 
 def _train(name: str, epochs: int) -> SplineNetRegressor:

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from torch import nn
 
 from knotwork.experiments.protocol import FILL, Plan, Rows, Split, split
@@ -56,7 +55,6 @@ def epoch_seconds(make: Callable[[], nn.Sequential], data: Split, plan: Plan, re
 
 def seconds(plan: Plan, where: str, data: str) -> dict[str, Any]:
     """Time the steps of a start, with the plan's shape."""
-    torch.set_num_threads(1)
     rows = split(data, 0)
     features = rows.train.x.shape[1]
     spline = fit_start_spline(rows.train, rows.names, plan.widths[0])

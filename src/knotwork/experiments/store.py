@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from knotwork.experiments.protocol import Plan
+from knotwork.experiments.threads import one_thread, one_thread_for_ever
 
 Record = dict[str, Any]
 # What a result depends on, besides its own file.
@@ -96,15 +97,9 @@ def compute(folder: Path, work: Task) -> Record:
     return stored
 
 
-def _one_thread() -> None:
-    import torch
-
-    torch.set_num_threads(1)
-
-
 @contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=one_thread_for_ever)
     try:
         yield pool
     finally:
@@ -124,9 +119,10 @@ def run_tasks(
         tell(True)
     todo = [work for work in tasks if work not in found]
     if jobs == 1 or len(todo) < 2:
-        for work in todo:
-            found[work] = compute(folder, work)
-            tell(False)
+        with one_thread():
+            for work in todo:
+                found[work] = compute(folder, work)
+                tell(False)
     elif todo:
         with _pool(min(jobs, len(todo))) as pool:
             pending: dict[Future[Record], Task] = {pool.submit(compute, folder, work): work for work in todo}
