@@ -75,7 +75,7 @@ def demo(
         return float(np.sqrt(np.mean((predicted - y_test) ** 2)))
 
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for column in ("error on test rows, rings", "before training", f"after {epochs} epochs", "s per epoch"):
+    for column in ("error on test rows, rings", "before training", "best epoch", "s per epoch"):
         table.add_column(column, justify="left" if column.startswith("error") else "right")
     for name, network in networks.items():
         before = _train(name, 0).fit(X_train, y_train)

@@ -10,6 +10,7 @@ import hashlib
 import importlib
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -97,9 +98,15 @@ def compute(folder: Path, work: Task) -> Record:
     return stored
 
 
+def _begin_worker() -> None:
+    # Ctrl-C reaches every process of the terminal: runs under way are finished and stored, no more are begun.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    one_thread_for_ever()
+
+
 @contextmanager
 def _pool(jobs: int) -> Iterator[ProcessPoolExecutor]:
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=one_thread_for_ever)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_worker)
     try:
         yield pool
     finally:
