@@ -66,7 +66,7 @@ def test_a_short_plan_asks_the_same_questions():
 def test_impossible_figures_are_told_from_possible_ones():
     def strong(mean, best, unit):
         models = {"mean of the training rows": mean, "spline": 1.1 * best, "gradient boosting": best}
-        return {"strong_models": {"unit": unit, "least": 0.9 * best, "models": {
+        return {"strong_models": {"unit": unit, "least": 0.9 * best, "splits": 5, "models": {
             name: {"mse": {"mean": mse}, "rmse_in_units": {"mean": mse**0.5 * unit}} for name, mse in models.items()
         }}}  # fmt: skip
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from knotwork.errors import KnotworkError
 from knotwork.experiments import drawings, fewer_rows, figures, sparsity, store, strong_models
 from knotwork.experiments.protocol import FULL
 from knotwork.experiments.reproduction import reproduce
@@ -73,6 +74,13 @@ def test_the_report_sets_published_figures_beside_ours(written):
     assert "1.05 rings" in report
     assert report.count("These do not fit") == 1
     assert "nan" not in report.lower()
+
+
+def test_without_matplotlib_nothing_is_run(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(KnotworkError, match=r"pip install 'knotwork\[plots\]'"):
+        reproduce(("abalone",), TINY, tmp_path / "out", jobs=1, progress=silent)
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_second_call_runs_nothing(written, monkeypatch):

@@ -10,6 +10,8 @@ Record = dict[str, Any]
 MEAN = "mean of the training rows"
 # Of the best strong model's error: lower than this no split is.
 IMPOSSIBLE = 0.7
+# Before the least error of any of them says something about luck.
+ENOUGH_SPLITS = 5
 
 
 def doubts(data: str, result: Record) -> list[str]:
@@ -33,9 +35,9 @@ def doubts(data: str, result: Record) -> list[str]:
         ours = f"the best of our models of other kinds ({best}) has {rmse:.2f} {noun} (MSE {floor:.4f})"
         if value < IMPOSSIBLE * floor:
             sentences.append(f"{of}: {size}; {ours}. A test error of {value / floor:.2f} of that is not to be had.")
-        elif value < strong["least"]:
+        elif value < strong["least"] and strong["splits"] >= ENOUGH_SPLITS:
             sentences.append(
-                f"{of}: {size}; {ours}, and no model on any of our splits gets below MSE {strong['least']:.4f}. A very "
+                f"{of}: {size}; {ours}, and no model on any of our {strong['splits']} splits gets below MSE {strong['least']:.4f}. A very "
                 f"lucky split at best."
             )
         elif value > guess:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,16 +31,21 @@ STYLE = {
 }  # fmt: skip
 
 
-def draw(path: Path, size: tuple[float, float], panels: int, paint: Callable[[Figure, list[Axes]], None]) -> list[Path]:
-    """Paint a figure of one row of panels and save it as PNG and SVG, without a display."""
-    try:
-        import matplotlib as mpl
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
+def require_matplotlib() -> None:
+    """Refuse at once where pictures cannot be drawn, rather than after the work."""
+    if importlib.util.find_spec("matplotlib") is None:
         raise KnotworkError(
             "pictures need matplotlib, which is not installed; install it with: pip install 'knotwork[plots]'"
-        ) from error
+        )
+
+
+def draw(path: Path, size: tuple[float, float], panels: int, paint: Callable[[Figure, list[Axes]], None]) -> list[Path]:
+    """Paint a figure of one row of panels and save it as PNG and SVG, without a display."""
+    require_matplotlib()
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     with mpl.rc_context(STYLE):  # type: ignore[arg-type]
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)

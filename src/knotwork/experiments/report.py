@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,36 +10,12 @@ import numpy as np
 
 from knotwork.experiments.evidence import doubts
 from knotwork.experiments.figures import slope
+from knotwork.experiments.markdown import number, spread, table
 from knotwork.experiments.protocol import FIRST_SEED, PAPER, PUBLISHED, SUBJECTS, TRAIN_SHARE, VALIDATION_SHARE, Plan
 
 Record = dict[str, Any]
 START_NAMES = {"converted": "converted, random fill (ours)", "hinge fill": "converted, hinge fill",
                "zero fill": "converted, zero fill (published)", "random": "random start"}  # fmt: skip
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, numbers to the right.
-
-    >>> print(table(["a", "b"], [["x", "1"]]))
-    | a | b |
-    |---|---:|
-    | x | 1 |
-    """
-    lines = [f"| {' | '.join(head)} |", f"|---|{'---:|' * (len(head) - 1)}"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    return "\n".join(lines)
-
-
-def number(value: float | None) -> str:
-    """Return four digits, or nothing for a figure that does not exist."""
-    return "" if value is None else f"{value:.4g}"
-
-
-def spread(entry: Record) -> str:
-    """Return a mean with its 95 % interval."""
-    if entry["low"] is None:
-        return number(entry["mean"])
-    return f"{entry['mean']:.4g} [{entry['low']:.4g}, {entry['high']:.4g}]"
 
 
 def write_report(path: Path, result: Record, names: Sequence[str], plan: Plan, pictures: dict[str, Path]) -> None:

@@ -42,7 +42,9 @@ def question_tasks(plan: Plan, data: str) -> dict[str, list[Task]]:
     seeds = [FIRST_SEED + k for k in range(plan.analysis_seeds)]
     shares = [(share, exclusive) for exclusive in (False, True) for share in fewer_rows.SHARES]
     return {
-        "strong_models": [task("strong_models", "errors", plan, (), data=data, seed=s) for s in seeds],
+        "strong_models": [
+            task("strong_models", "errors", plan, (), data=data, seed=FIRST_SEED + k) for k in range(plan.seeds)
+        ],
         "fewer_rows": [
             task("fewer_rows", "errors", plan, SHORT_TRAINING, data=data, seed=s, share=share, exclusive=exclusive)
             for share, exclusive in shares if not (exclusive and share == 1) for s in seeds
@@ -92,6 +94,7 @@ def strong_model_table(records: Sequence[Record]) -> Record:
             }
             for name in records[0]["mse"]
         },
+        "splits": len(records),
         "least": min(mse for r in records for mse in r["mse"].values()),
         "unit": unit,
     }
@@ -102,6 +105,7 @@ def reproduce(names: Sequence[str], plan: Plan, out: Path, *, jobs: int, progres
 
     Finished runs are kept in ``out/runs`` and found there by the next call with the same plan.
     """
+    figures.require_matplotlib()
     store = out / "runs"
     store.mkdir(parents=True, exist_ok=True)
     clocks = clock_tasks(plan, names)
