@@ -37,8 +37,8 @@ def doubts(data: str, result: Record) -> list[str]:
             sentences.append(f"{of}: {size}; {ours}. A test error of {value / floor:.2f} of that is not to be had.")
         elif value < strong["least"] and strong["splits"] >= ENOUGH_SPLITS:
             sentences.append(
-                f"{of}: {size}; {ours}, and no model on any of our {strong['splits']} splits gets below MSE {strong['least']:.4f}. A very "
-                f"lucky split at best."
+                f"{of}: {size}; {ours}, and no model on any of our {strong['splits']} splits gets below MSE "
+                f"{strong['least']:.4f}. A very lucky split at best."
             )
         elif value > guess:
             sentences.append(
