@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint docs benchmark screenshots browser clean
+.PHONY: demo test lint docs benchmark reproduce screenshots browser clean
 
 demo: $(READY)
 	$(BIN)/knotwork demo
@@ -26,6 +26,9 @@ docs: .venv/.docs-ready
 
 benchmark: $(READY)
 	$(BIN)/python benchmarks/fit_vs_earth.py
+
+reproduce: $(READY)
+	$(BIN)/knotwork reproduce all
 
 # Pictures of the report, from the real page, into docs/images.
 screenshots: $(READY)

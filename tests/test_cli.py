@@ -10,15 +10,9 @@ from knotwork.cli import app, plain_warnings
 from knotwork.errors import DataError
 
 
-def test_demo_shows_the_whole_way():
-    result = CliRunner().invoke(app, ["demo", "--epochs", "2"])
-    assert result.exit_code == 0, result.output
-    for expected in ("fitted in", "Shell weight", "GCV", "ReLU", "spline start", "random start", "depends on"):
-        assert expected in result.output
-
-
 def test_help_without_arguments():
-    assert "demo" in CliRunner().invoke(app, []).output
+    output = CliRunner().invoke(app, []).output
+    assert all(command in output for command in ("demo", "fit", "predict", "export", "report", "reproduce"))
 
 
 def test_version():

@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from knotwork import __version__
-from knotwork.commands import demo, export, fit, predict, report
+from knotwork.commands import demo, export, fit, predict, report, reproduce
 from knotwork.errors import KnotworkError
 
 UNUSABLE = 2
@@ -84,3 +84,4 @@ app.command()(fit.fit)
 app.command()(predict.predict)
 app.command()(export.export)
 app.command()(report.report)
+app.command()(reproduce.reproduce)

@@ -3,64 +3,206 @@
 from __future__ import annotations
 
 import time
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from knotwork.estimators.mars import MarsRegressor
+    from knotwork.estimators.splinenet import SplineNetRegressor
+    from knotwork.spline.model import Floats
+
+COLOURS = {"spline start": "blue", "random start": "dark_orange"}
 
 
 def demo(
-    epochs: Annotated[int, typer.Option(help="Epochs to train both networks.")] = 40,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train both networks.")] = 40,
+    out: Annotated[Path, typer.Option(help="Folder for the picture, the formula and the model.")] = Path(
+        "knotwork-demo"
+    ),
 ) -> None:
     """Abalone: fit a spline, turn it into a network, train it beside one that starts at random."""
     import numpy as np
     import torch
 
     import knotwork as kw
+    from knotwork.commands.terminal_plot import plot_curves
+    from knotwork.experiments.threads import one_thread
 
     console = Console(highlight=False)
+    begun = time.perf_counter()
     X, y = kw.datasets.load_abalone()
-    console.print(f"[bold]Abalone[/]: the age of {len(X)} shellfish in rings, from sex and seven measurements.")
     test = np.random.default_rng(0).random(len(X)) < 0.3
     X_train, y_train, X_test, y_test = X[~test], y[~test], X[test], y[test]
+    console.print(
+        f"[bold]Abalone[/]: how many rings has a shellfish (its age), told from its sex and seven measurements? "
+        f"{len(X_train)} to learn from, {len(X_test)} to test on."
+    )
 
     model = kw.MarsRegressor().fit(X_train, y_train)  # the first fit on a machine compiles
     start = time.perf_counter()
     model.fit(X_train, y_train)
-    console.print(f"\n[bold]1. The spline[/], fitted in {1000 * (time.perf_counter() - start):.1f} ms:\n")
-    console.print(model.summary(), markup=False)
-    knot = model.knots_[0]
-    console.print(
-        f"\nEvery knot is a value of the data: {model.spline_.feature_names[knot.feature]} = {knot.value:g} is that "
-        f"of {knot.count} shellfish."
-    )
+    took = 1000 * (time.perf_counter() - start)
+    console.print(f"\n[bold]1. A spline[/], fitted in {took:.1f} ms. It can be read; h(u) is max(0, u):\n")
+    console.print(_formula(model, console.width), markup=False)
 
-    rows = torch.from_numpy(model.encoder_.encode(X_test))
     net = kw.to_network(model, dtype=torch.float64)
+    rows = torch.from_numpy(model.encoder_.encode(X_test))
     with torch.no_grad():
         difference = float((net(rows)[:, 0] - torch.from_numpy(model.predict(X_test))).abs().max())
-    console.print(f"\n[bold]2. The same function as ReLU layers[/]: largest difference {difference:.1g}.\n")
-    console.print(str(net), markup=False)
+    shape = " → ".join(str(layer.in_features) for layer in net if isinstance(layer, torch.nn.Linear)) + " → 1"
+    console.print(
+        f"\n[bold]2. The same function as a ReLU network[/] ({shape} units), off by {difference:.1g} rings at most."
+    )
 
-    console.print(f"\n[bold]3. Training on[/], 128 × 128 units, {epochs} epochs, beside a random start:\n")
-    shown = [e for e in (0, 1, 2, 5, 10, 20, 40, 80) if e <= epochs]
-    table = Table(box=None, pad_edge=False)
-    table.add_column("validation error, in rings, after epoch")
-    for epoch in shown:
-        table.add_column(str(epoch), justify="right")
-    table.add_column("test error", justify="right")
-    for start_name in ("spline", "random"):
-        with console.status(f"training from a {start_name} start …"):
-            network = kw.SplineNetRegressor(start=start_name, epochs=epochs, patience=None, random_state=0)
-            network.fit(X_train, y_train)
-        losses = network.history_.validation_loss
-        error = float(np.sqrt(np.mean((network.predict(X_test) - y_test) ** 2)))
-        table.add_row(f"{start_name} start", *(f"{losses[e] ** 0.5:.2f}" for e in shown), f"{error:.2f}")
+    console.print(
+        f"\n[bold]3. Grown to 128 × 128 and trained on[/], {epochs} epochs, beside a random start of that shape. "
+        f"Error on validation rows, in rings:\n"
+    )
+    networks = {}
+    for name in COLOURS:
+        with console.status(f"training, {name} …"), one_thread():
+            networks[name] = _train(name, epochs).fit(X_train, y_train)
+    curves = {name: [loss**0.5 for loss in n.history_.validation_loss] for name, n in networks.items()}
+    console.print(plot_curves({n: (c, COLOURS[n]) for n, c in curves.items()}, height=9, unit=" epochs"))
+
+    def error(predicted: Any) -> float:
+        return float(np.sqrt(np.mean((predicted - y_test) ** 2)))
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for column in ("error on test rows, rings", "before training", "best epoch", "s per epoch"):
+        table.add_column(column, justify="left" if column.startswith("error") else "right")
+    for name, network in networks.items():
+        before = _train(name, 0).fit(X_train, y_train)
+        seconds = network.history_.seconds[-1] / epochs
+        table.add_row(
+            name, f"{error(before.predict(X_test)):.2f}", f"{error(network.predict(X_test)):.2f}", f"{seconds:.3f}",
+            style=COLOURS[name],
+        )  # fmt: skip
+    table.add_row("guessing the mean", f"{error(y_train.mean()):.2f}", "", "")
+    console.print()
     console.print(table)
-    spline_error = float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2)))
-    console.print(f"\nThe spline alone: {spline_error:.2f} on the test rows; guessing the mean: {y_test.std():.2f}.")
+    console.print(_head_start(curves))
 
-    console.print("\n[bold]4. What the age depends on[/] (rise in the spline's error without the column)\n")
-    for share, name in sorted(zip(model.feature_importances_, X.columns, strict=True), reverse=True):
-        console.print(f"  {name:16s} {100 * share:5.1f} %  {'█' * round(40 * share)}", markup=False)
+    console.print("\n[bold]4. What it says about the data[/] (shares: rise in the spline's error without the column)\n")
+    for sentence in describe(model, X_train):
+        console.print(Padding(Text(sentence), (0, 0, 0, 3)))
+
+    files = _save(out, model, networks["spline start"], curves)
+    console.print(f"\n[bold]Files[/] ({time.perf_counter() - begun:.0f} s in all)\n")
+    for path, what in files.items():
+        console.print(f"   {path}  {what}", markup=False, soft_wrap=True)
+
+
+def _formula(model: MarsRegressor, room: int) -> str:
+    """Return the spline with four digits, two terms a line if there is room."""
+    spline = model.spline_
+    parts = [
+        f"{'+' if beta >= 0 else '-'} {abs(beta):.4g}·{term.describe(spline.feature_names)}"
+        for term, beta in zip(spline.terms, spline.coef[:, 0], strict=True)
+    ]
+    width = max(len(part) for part in parts)
+    columns = 2 if 11 + 2 * width + 2 <= room else 1
+    lines = ["  ".join(f"{part:{width}s}" for part in parts[k : k + columns]) for k in range(0, len(parts), columns)]
+    return "\n".join([f"   rings = {spline.intercept[0]:.4g}", *(f"{'':11s}{line.rstrip()}" for line in lines)])
+
+
+def _train(name: str, epochs: int) -> SplineNetRegressor:
+    import knotwork as kw
+
+    return kw.SplineNetRegressor(start=name.split()[0], epochs=epochs, patience=None, random_state=0)
+
+
+def _head_start(curves: dict[str, list[float]]) -> str:
+    """Say how long the random start needs to be where the spline began."""
+    goal = curves["spline start"][0]
+    reached = next((epoch for epoch, value in enumerate(curves["random start"]) if value <= goal), None)
+    if reached is None:
+        return f"\nThe random start does not get below the {goal:.2f} rings at which the spline start began."
+    return f"\nThe random start needs {reached} epochs for the {goal:.2f} rings at which the spline start began."
+
+
+def describe(model: MarsRegressor, X: Any, columns: int = 3) -> list[str]:
+    """Say in plain words what matters most and which way, read off the fitted spline.
+
+    A column's effect is what the spline does while only that column changes, the others at their medians.
+    """
+    import numpy as np
+
+    matrix = np.asarray(model.encoder_.encode(X))
+    source = np.array(model.encoder_.source)
+    shares = model.feature_importances_
+    sentences = []
+    for rank, k in enumerate(np.argsort(-shares)[:columns]):
+        name = model.encoder_.columns[k].name
+        encoded = np.flatnonzero(source == k)
+        lead = f"{name} {'matters most' if rank == 0 else 'comes next'} ({shares[k]:.0%})"
+        tell = _between_categories if model.encoder_.columns[k].categories is not None else _along
+        sentences.append(f"{lead}: {tell(model, matrix, encoded)}")
+    sentences.append(
+        "Each effect is that of one column with the others held still, though in nature they grow together."
+    )
+    return sentences
+
+
+def _along(model: MarsRegressor, matrix: Floats, encoded: Any) -> str:
+    """Effect of a number from its 5th to its 95th percentile, and where it is steepest."""
+    import numpy as np
+
+    (f,) = encoded
+    low, high = np.quantile(matrix[:, f], [0.05, 0.95])
+    knots = sorted({k.value for k in model.knots_ if k.feature == f and low < k.value < high})
+    points = np.array([low, *knots, high])
+    probe = np.tile(np.median(matrix, axis=0), (len(points), 1))
+    probe[:, f] = points
+    values = model.spline_(probe)
+    change = values[-1] - values[0]
+    text = (
+        f"from {low:.3g} to {high:.3g} the prediction {'rises' if change > 0 else 'falls'} by {abs(change):.1f} rings"
+    )
+    if knots:
+        slopes = np.abs(np.diff(values) / np.diff(points))
+        k = int(np.argmax(slopes))
+        text += f", most steeply between {points[k]:.3g} and {points[k + 1]:.3g}"
+    return f"{text}."
+
+
+def _between_categories(model: MarsRegressor, matrix: Floats, encoded: Any) -> str:
+    """Lowest and highest category, everything else at its median."""
+    import numpy as np
+
+    probe = np.tile(np.median(matrix, axis=0), (len(encoded), 1))
+    probe[:, encoded] = np.eye(len(encoded))
+    values = model.spline_(probe)
+    names = [model.spline_.feature_names[f] for f in encoded]
+    low, high = int(np.argmin(values)), int(np.argmax(values))
+    return f"{names[low]} has {values[high] - values[low]:.1f} rings less than {names[high]}, all else being equal."
+
+
+def _save(
+    out: Path, model: MarsRegressor, network: SplineNetRegressor, curves: dict[str, list[float]]
+) -> dict[Path, str]:
+    """Write formula, model and picture; return each file with what it is."""
+    import importlib.util
+
+    import knotwork as kw
+
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "spline.txt").write_text(f"{model.summary()}\n\n{model.spline_}\n", encoding="utf-8")
+    kw.save(network, out / "model")
+    files = {
+        out / "spline.txt": "the spline: its terms, what each is worth, the formula",
+        out / "model": "the trained network; kw.load reads it back",
+    }
+    if importlib.util.find_spec("matplotlib") is None:
+        files[out] = "would hold a picture of the curves with: pip install 'knotwork[plots]'"
+        return files
+    from knotwork.experiments.figures import demo_curves
+
+    files[demo_curves(out / "curves", curves)[0]] = "both curves as a picture, with an .svg beside it"
+    return files

@@ -1,0 +1,52 @@
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from knotwork.cli import app
+from knotwork.experiments import reproduction
+
+
+def fake(result=None, error=None):
+    def reproduce(names, plan, out, *, jobs, progress):
+        fake.call = (names, plan, out, jobs)
+        with progress("training", 2) as advance:
+            advance(True)
+            advance(False)
+        if error is not None:
+            raise error
+        return result
+
+    return reproduce
+
+
+def test_json_is_all_of_stdout(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduction, "reproduce", fake({"abalone": {"before": 1}}))
+    result = CliRunner().invoke(app, ["reproduce", "abalone", "--quick", "--json", "--out", str(tmp_path)])
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout) == {"abalone": {"before": 1}}
+    assert "training" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "seeds", "epochs"),
+    [([], 10, 500), (["--quick"], 2, 50), (["--seeds", "3"], 3, 500), (["--quick", "--seeds", "4"], 4, 50)],
+)
+def test_options_make_the_plan(options, seeds, epochs, tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduction, "reproduce", fake({}))
+    result = CliRunner().invoke(app, ["reproduce", "all", "--json", "--out", str(tmp_path), "--jobs", "1", *options])
+    assert result.exit_code == 0, result.output
+    names, plan, out, jobs = fake.call
+    assert (names, plan.seeds, plan.epochs, out, jobs) == (("abalone", "wine"), seeds, epochs, tmp_path, 1)
+
+
+def test_an_interruption_says_how_to_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduction, "reproduce", fake(error=KeyboardInterrupt()))
+    result = CliRunner().invoke(app, ["reproduce", "wine", "--out", str(tmp_path)])
+    assert result.exit_code == 130
+    assert "the same command goes on" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["reproduce", "cheese"], ["reproduce", "wine", "--seeds", "0"]])
+def test_what_cannot_be_run_is_refused(arguments):
+    assert CliRunner().invoke(app, arguments).exit_code == 2
