@@ -62,22 +62,3 @@ def _levels(lattice: LatticePWL) -> list[tuple[int, list[tuple[int, int]]]]:
             run = [-(-n // 2) for n in run]
             levels.append((sense, pairs))
     return levels
-
-
-def arora_size(lattice: LatticePWL) -> int:
-    """Units that Arora et al. (2018, lemma D.3) grant: 4(2m − 1) for a maximum of m values, for every set and output."""
-    return sum(4 * (2 * len(sets) - 1) + sum(4 * (2 * len(s) - 1) for s in sets) for sets in lattice.outputs)
-
-
-def arora_depth(lattice: LatticePWL) -> int:
-    """Hidden layers that suffice for any such function of d features: ⌈log₂(d + 1)⌉ (Arora et al. 2018, theorem 2.1)."""
-    return int(np.ceil(np.log2(lattice.inputs + 1)))
-
-
-def depth_bound(lattice: LatticePWL) -> int:
-    """⌈log₂ M⌉ + ⌈log₂ max|s|⌉ for the greatest number M of sets of an output and the largest set; at least 1."""
-    most_sets = max(len(sets) for sets in lattice.outputs)
-    largest = max(len(s) for sets in lattice.outputs for s in sets)
-    return max(1, (most_sets - 1).bit_length() + (largest - 1).bit_length())
-
-

@@ -1,0 +1,232 @@
+"""Functions given piece by piece: polytopes with an affine function on each, checked for continuity, as a lattice."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import linprog
+from scipy.spatial import ConvexHull, HalfspaceIntersection
+
+from knotwork.errors import DataError
+from knotwork.pwl.cells import clip, cut
+from knotwork.pwl.lattice import LatticePWL, stack_lattices
+from knotwork.spline.model import Floats
+
+# Differences of values, relative to the largest value on the pieces, that count as none.
+CLOSE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """An affine function on a bounded polytope.
+
+    Parameters
+    ----------
+    A, b : (m, d) and (m,), the polytope A·x ≤ b
+    theta : (d + 1,) or (outputs, d + 1), the function theta·[1, x]
+    """
+
+    A: Floats
+    b: Floats
+    theta: Floats
+
+    def __post_init__(self) -> None:
+        A = np.array(self.A, dtype=np.float64, ndmin=2)
+        b = np.array(self.b, dtype=np.float64, ndmin=1)
+        theta = np.array(self.theta, dtype=np.float64, ndmin=2)
+        if A.ndim != 2 or b.shape != (len(A),) or theta.shape[1:] != (A.shape[1] + 1,):
+            raise DataError(
+                f"a piece takes A (m, d), b (m,) and theta (d + 1,) or (outputs, d + 1), got {A.shape}, {b.shape} and "
+                f"{np.shape(self.theta)}"
+            )
+        if not all(np.isfinite(v).all() for v in (A, b, theta)):
+            raise DataError("a piece must be finite, got NaN or inf")
+        length = np.linalg.norm(A, axis=1)
+        used = length > 0
+        for name, value in (("A", A[used] / length[used, None]), ("b", b[used] / length[used]), ("theta", theta)):
+            value.setflags(write=False)
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def hull(cls, points: ArrayLike, theta: ArrayLike) -> Piece:
+        """Make a piece of the convex hull of points (n, d)."""
+        corners = np.array(points, dtype=np.float64, ndmin=2)
+        if corners.shape[1] == 1:
+            low, high = corners.min(), corners.max()
+            return cls(np.array([[-1.0], [1.0]]), np.array([-low, high]), np.asarray(theta))
+        hull = ConvexHull(corners)
+        equations = np.unique(hull.equations, axis=0)
+        piece = cls(equations[:, :-1], -equations[:, -1], np.asarray(theta))
+        piece.__dict__["points"] = corners[hull.vertices]
+        return piece
+
+    @cached_property
+    def points(self) -> Floats:
+        """The corners of the polytope, going around it in two dimensions: (n, d)."""
+        if self.A.shape[1] == 1:
+            up = self.A[:, 0] > 0
+            if not (up.any() and (~up).any()):
+                raise _unbounded()
+            ends = [(self.b / self.A[:, 0])[~up].max(), (self.b / self.A[:, 0])[up].min()]
+            if ends[0] >= ends[1]:
+                raise DataError(f"a polytope must have an inside, got the interval from {ends[0]:g} to {ends[1]:g}")
+            return np.array(ends)[:, None]
+        centre = _centre(self.A, self.b)
+        corners = HalfspaceIntersection(np.column_stack([self.A, -self.b]), centre).intersections
+        corners = np.unique(np.round(corners - centre, 14), axis=0) + centre
+        return corners[ConvexHull(corners).vertices]
+
+    def __call__(self, X: ArrayLike) -> Floats:
+        """Evaluate the affine function, inside the polytope or not: (N, d) → (N, outputs)."""
+        return np.asarray(X, dtype=np.float64) @ self.theta[:, 1:].T + self.theta[:, 0]
+
+    def contains(self, X: ArrayLike, tolerance: float = 1e-9) -> np.ndarray[Any, np.dtype[np.bool_]]:
+        """Whether rows lie in the polytope, to within a distance: (N, d) → (N,)."""
+        return (np.asarray(X, dtype=np.float64) @ self.A.T <= self.b + tolerance).all(axis=1)
+
+
+def _centre(A: Floats, b: Floats) -> Floats:
+    """Return the centre of the largest ball in a polytope."""
+    d = A.shape[1]
+    result = linprog(
+        np.r_[np.zeros(d), -1.0],
+        A_ub=np.column_stack([A, np.ones(len(A))]),
+        b_ub=b,
+        bounds=[*[(None, None)] * d, (0, None)],
+        method="highs",
+    )
+    if result.status in (3, 4):
+        raise _unbounded()
+    if result.status != 0 or -result.fun <= 0:
+        raise DataError("a polytope must have an inside, got A·x ≤ b with none")
+    return result.x[:-1]
+
+
+def _unbounded() -> DataError:
+    return DataError("a polytope must be bounded, got one that goes on for ever; add the sides of a box to it")
+
+
+@dataclass(frozen=True, eq=False)
+class Pieces:
+    """A function given by its pieces, which together cover a convex set (a box, say).
+
+    Attributes
+    ----------
+    pieces : tuple of Piece, with the same numbers of features and outputs
+    exact : whether these are all the pieces; False if they were found by sampling
+    coverage : share of the set that they cover: 1, or an estimate from fresh samples
+    """
+
+    pieces: tuple[Piece, ...]
+    exact: bool = True
+    coverage: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "pieces", tuple(self.pieces))
+        shapes = {piece.theta.shape for piece in self.pieces}
+        if len(shapes) != 1:
+            raise DataError(
+                f"pieces must be at least one and alike, got theta of shapes {', '.join(map(str, sorted(shapes)))}"
+                if shapes
+                else "pieces must be at least one, got none"
+            )
+
+    def __len__(self) -> int:
+        return len(self.pieces)
+
+    def __call__(self, X: ArrayLike) -> Floats:
+        """Evaluate by finding the piece of each row: (N, d) → (N,) or (N, outputs); NaN where there is none."""
+        rows = np.asarray(X, dtype=np.float64)
+        out = np.full((len(rows), len(self.pieces[0].theta)), np.nan)
+        for piece in self.pieces:
+            missing = np.flatnonzero(np.isnan(out[:, 0]))
+            inside = missing[piece.contains(rows[missing])]
+            out[inside] = piece(rows[inside])
+        return out[:, 0] if out.shape[1] == 1 else out
+
+    def check_continuity(self, tolerance: float | None = None) -> float:
+        """Return the largest difference of two pieces where they meet; refuse more than the tolerance.
+
+        The message names the two pieces and a place where they disagree. None is 1e-9 of the largest value.
+        """
+        size = max(float(np.abs(piece(piece.points)).max()) for piece in self.pieces)
+        limit = CLOSE * size if tolerance is None else tolerance
+        reach = np.abs(np.concatenate([piece.points for piece in self.pieces])).max()
+        near = 1e-9 * float(reach)
+        boxes = [(p.points.min(axis=0) - near, p.points.max(axis=0) + near) for p in self.pieces]
+        worst = 0.0
+        for (i, first), (j, second) in itertools.combinations(enumerate(self.pieces), 2):
+            if (boxes[i][0] > boxes[j][1]).any() or (boxes[j][0] > boxes[i][1]).any():
+                continue
+            common = clip(first.points, second.A, second.b, near)
+            if common is None:
+                continue
+            # Points may be off by ``near``, which slopes turn into values.
+            slack = near * float(np.abs(first.theta - second.theta)[:, 1:].sum(axis=1).max())
+            gap = np.abs(first(common) - second(common)).max(axis=1)
+            k = int(gap.argmax())
+            if gap[k] > limit + 4 * slack:
+                raise DataError(
+                    f"pieces must agree where they meet, pieces {i} and {j} differ by {gap[k]:.3g} at "
+                    f"x = [{', '.join(f'{v:.6g}' for v in common[k])}]: the function is not continuous there; correct one "
+                    f"of them, or fit kw.MarsRegressor to its values"
+                )
+            worst = max(worst, float(gap[k]))
+        return worst
+
+    def to_lattice(self) -> LatticePWL:
+        """Write the function as a lattice, equal to it wherever the pieces are.
+
+        There is one set for every cell in which the order of the affine functions is constant: those that are not above
+        the function there. (One set per piece is not enough in general: another affine function may cross the piece.)
+        """
+        if not self.exact:
+            raise DataError(
+                f"a lattice needs all pieces, these were found by sampling and cover {self.coverage:.1%} of the box; "
+                f"use a network of one or two inputs, or fit kw.DCMaxAffineRegressor to its outputs"
+            )
+        self.check_continuity()
+        lattices = [self._output_lattice(k) for k in range(len(self.pieces[0].theta))]
+        return lattices[0] if len(lattices) == 1 else stack_lattices(lattices)
+
+    def _output_lattice(self, output: int) -> LatticePWL:
+        corners = np.concatenate([piece.points for piece in self.pieces])
+        all_theta = np.array([piece.theta[output] for piece in self.pieces])
+        values = corners @ all_theta[:, 1:].T + all_theta[:, 0]
+        tolerance = CLOSE * float(np.abs(values).max() or 1.0)
+        theta, number = _distinct(all_theta, values, tolerance)
+        sets: set[frozenset[int]] = set()
+        for piece, active in zip(self.pieces, number, strict=True):
+            for cell in _order_cells(piece.points, theta, active, tolerance):
+                at = theta[:, 0] + theta[:, 1:] @ cell.mean(axis=0)
+                sets.add(frozenset(np.flatnonzero(at <= at[active] + tolerance).tolist()))
+        return LatticePWL(theta, tuple(tuple(sorted(s)) for s in sets)).simplify()
+
+
+def _distinct(theta: Floats, values: Floats, tolerance: float) -> tuple[Floats, list[int]]:
+    """Merge affine functions whose values at the corners are the same to within the tolerance."""
+    kept: list[int] = []
+    number = []
+    for k in range(len(theta)):
+        same = [i for i, j in enumerate(kept) if np.abs(values[:, k] - values[:, j]).max() <= tolerance]
+        number.append(same[0] if same else len(kept))
+        if not same:
+            kept.append(k)
+    return theta[kept], number
+
+
+def _order_cells(points: Floats, theta: Floats, active: int, tolerance: float) -> list[Floats]:
+    """Cut a piece where other functions cross its own."""
+    difference = theta - theta[active]
+    cells = [points]
+    for row in difference:
+        fresh: list[Floats] = []
+        for cell in cells:
+            fresh += [part for part in cut(cell, cell @ row[1:] + row[0], tolerance) if part is not None]
+        cells = fresh
+    return cells
