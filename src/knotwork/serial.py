@@ -25,7 +25,12 @@ ARRAYS = "model.safetensors"
 
 # What can be saved, and the modules that define it.
 KINDS = {
+    "DCMaxAffineRegressor": "knotwork.estimators.maxaffine",
+    "HingingHyperplanesRegressor": "knotwork.estimators.hinging",
+    "LatticePWL": "knotwork.pwl.lattice",
     "MarsRegressor": "knotwork.estimators.mars",
+    "MaxAffineRegressor": "knotwork.estimators.maxaffine",
+    "MaxSum": "knotwork.pwl.maxsum",
     "Sequential": "torch.nn.modules.container",
     "Spline": "knotwork.spline.model",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
@@ -36,7 +41,10 @@ RECORDS = {
     "Hinge": "knotwork.spline.model",
     "History": "knotwork.network.train",
     "Knot": "knotwork.spline.fit",
+    "LatticePWL": "knotwork.pwl.lattice",
     "Linear": "knotwork.spline.model",
+    "MaxSum": "knotwork.pwl.maxsum",
+    "PiecewiseFit": "knotwork.pwl.selection",
     "PruningPath": "knotwork.spline.prune",
     "Refit": "knotwork.spline.refit",
     "Spans": "knotwork.spline.knots",
@@ -63,7 +71,11 @@ LAYERS = {
     "Softplus": ("beta", "threshold"),
 }
 _SHARED = ("encoder_", "n_features_in_", "_flat_output")
+_PIECEWISE = ("pwl_", "fit_", *_SHARED)
 FITTED = {
+    "DCMaxAffineRegressor": _PIECEWISE,
+    "HingingHyperplanesRegressor": _PIECEWISE,
+    "MaxAffineRegressor": _PIECEWISE,
     "MarsRegressor": ("fit_", *_SHARED),
     "SplineNetRegressor": ("network_", "spline_", "history_", *_SHARED),
 }

@@ -1,15 +1,15 @@
 """From minima of maxima of affine functions to a chain that computes them.
 
-max(x, y) = x + R(y − x) and min(x, y) = x − R(x − y) cost one unit each, plus what it takes to carry x through the layer:
+max(x, y) = x + R(y − x) and min(x, y) = x − R(x − y) cost one unit each, plus what it takes to carry x on:
 
 - two units R(v), R(−v) for a value v of either sign: three units a pair, the general case;
 - one unit for the part of x that is a sum of units already, because that is not negative and R leaves it alone;
-- the affine part of x needs two units per *feature* in all (the features are carried, every affine function can be read off
-  them) or two per distinct leading piece, whichever is less; nothing at all if it is constant.
+- the affine part of x needs two units per *feature* in all (features are carried, and every affine function can be read
+  off them) or two per distinct leading piece, whichever is less; nothing at all if it is constant.
 
 The first layers split x like this as long as it pays, the others carry values whole; where to change is decided by
-counting. A max layer of p distinct pairs so has at most 2p + 2·min(d, p) units and never more than 3p; a node without a
-partner adds at most two. Leaky activations take one unit more for every R, and hold the same function exactly.
+counting. A layer of p distinct pairs that splits has at most 2p + 2·min(d, p) units if it takes maxima; all layers
+together have never more than three a pair and two for every value without a partner. Leaky activations take one unit more for every R, and hold the same function exactly.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class Node:
-    """What is known of a value while units are counted: its leading piece, and whether parts are added and taken off."""
+    """What is known of a value while units are counted: its leading piece, whether parts are added and taken off."""
 
     root: int
     plus: bool = False
@@ -115,7 +115,7 @@ def step_widths(theta: Floats, groups: Sequence[Sequence[Sequence[int]]], rule: 
 
 def _steps(plan: Plan, theta: Floats, switch: int, *, exact: bool) -> tuple[Step, ...]:
     """List the keys of every layer when the first ``switch`` of them split what they carry."""
-    flat = ~theta[:, 1:].any(axis=1)
+    flat = np.asarray(~theta[:, 1:].any(axis=1))
     nodes = [Node(j) for j in range(len(theta))]
     steps = []
     for t, level in enumerate(plan.levels):

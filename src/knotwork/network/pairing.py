@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from knotwork.spline.model import Floats
@@ -20,7 +21,7 @@ from knotwork.spline.model import Floats
 
 @dataclass(frozen=True)
 class Level:
-    """Pairs of the nodes of the level before: sense +1 (max) or −1 (min); merges of (lead, other), other −1 for none."""
+    """Pairs of nodes of the level before: sense +1 (max) or −1 (min); merges (lead, other), other −1 for none."""
 
     sense: int
     merges: tuple[tuple[int, int], ...]
@@ -36,7 +37,7 @@ class Plan:
 
 def plan_pairs(theta: Floats, groups: Sequence[Sequence[Sequence[int]]]) -> Plan:
     """Plan the minimum over i of the maximum over groups[g][i] of the pieces theta (P, d + 1), for every group g."""
-    flat = ~theta[:, 1:].any(axis=1)
+    flat = np.asarray(~theta[:, 1:].any(axis=1))
     root = list(range(len(theta)))  # the piece that leads each node
     places: dict[frozenset[int], int] = {}
     for group in groups:
@@ -51,22 +52,12 @@ def plan_pairs(theta: Floats, groups: Sequence[Sequence[Sequence[int]]]) -> Plan
 
 
 def _reduce(
-    sets: list[list[int]], root: list[int], flat: np.ndarray, sense: int, levels: list[Level]
+    sets: list[list[int]], root: list[int], flat: NDArray[np.bool_], sense: int, levels: list[Level]
 ) -> tuple[list[list[int]], list[int]]:
     """Pair the members of all sets, level by level, until each has one."""
     while max(len(s) for s in sets) > 1:
         partner = _shared_partners(sets, len(root))
-        merges: dict[tuple[int, int], int] = {}
-        leads: set[int] = set()
-
-        def add(a: int, b: int, merges: dict[tuple[int, int], int] = merges, leads: set[int] = leads) -> int:
-            pair = (a, b) if b < 0 or _rank(a, root, flat, leads) <= _rank(b, root, flat, leads) else (b, a)
-            known = pair if pair in merges or pair[1] < 0 else (pair[1], pair[0])
-            if known in merges:
-                return merges[known]
-            leads.add(root[pair[0]])
-            return merges.setdefault(pair, len(merges))
-
+        merges = _Merges(root, flat)
         paired = []
         for members in sets:
             present, out, rest = set(members), [], []
@@ -74,22 +65,40 @@ def _reduce(
                 b = partner.get(a, -1)
                 if b in present and partner.get(b, -1) == a:
                     if a < b:
-                        out.append(add(a, b))
+                        out.append(merges.add(a, b))
                 else:
                     rest.append(a)
-            out += [add(a, b) for a, b in zip(rest[::2], rest[1::2], strict=False)]
+            out += [merges.add(a, b) for a, b in zip(rest[::2], rest[1::2], strict=False)]
             if len(rest) % 2:
-                out.append(add(rest[-1], -1))
+                out.append(merges.add(rest[-1], -1))
             paired.append(sorted(set(out)))
-        levels.append(Level(sense, tuple(merges)))
-        root = [root[lead] for lead, _ in merges]
+        levels.append(Level(sense, tuple(merges.places)))
+        root = [root[lead] for lead, _ in merges.places]
         sets = paired
     return sets, root
 
 
-def _rank(node: int, root: list[int], flat: np.ndarray, leads: set[int]) -> int:
-    """Rank leads: a constant needs no carrying, a piece that leads another pair already is carried anyway."""
-    return 0 if flat[root[node]] else 1 if root[node] in leads else 2
+class _Merges:
+    """The pairs of a level, each once, with the lead that costs less in front."""
+
+    def __init__(self, root: list[int], flat: NDArray[np.bool_]) -> None:
+        self.places: dict[tuple[int, int], int] = {}
+        self._root, self._flat = root, flat
+        self._leads: set[int] = set()
+
+    def add(self, a: int, b: int) -> int:
+        """Return the number of a pair, or of a node alone (b = −1)."""
+        for known in ((a, b), (b, a)):
+            if known in self.places:
+                return self.places[known]
+        lead, other = (a, b) if b < 0 or self._rank(a) <= self._rank(b) else (b, a)
+        self._leads.add(self._root[lead])
+        return self.places.setdefault((lead, other), len(self.places))
+
+    def _rank(self, node: int) -> int:
+        """Rank leads: a constant needs no carrying, a piece that leads another pair already is carried anyway."""
+        root = self._root[node]
+        return 0 if self._flat[root] else 1 if root in self._leads else 2
 
 
 def _shared_partners(sets: list[list[int]], nodes: int) -> dict[int, int]:

@@ -11,6 +11,7 @@ import torch
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import Chain, Layer
 from knotwork.pwl.lattice import LatticePWL
+from knotwork.spline.model import Floats
 
 
 def published_chain(lattice: LatticePWL) -> Chain:
@@ -20,7 +21,9 @@ def published_chain(lattice: LatticePWL) -> Chain:
     constant = np.array([lattice.theta[j, 0] for sets in lattice.outputs for s in sets for j in s])
     hidden = []
     for sense, pairs in levels:
-        rows, biases, forms = [], [], []
+        rows: list[Floats] = []
+        biases: list[float] = []
+        forms: list[tuple[int, list[float]]] = []
         for a, b in pairs:
             mean = ((value[a] + value[b]) / 2, (constant[a] + constant[b]) / 2)
             half = ((value[a] - value[b]) / 2, (constant[a] - constant[b]) / 2)
@@ -50,12 +53,13 @@ def published_widths(lattice: LatticePWL) -> tuple[int, ...]:
 def _levels(lattice: LatticePWL) -> list[tuple[int, list[tuple[int, int]]]]:
     """Pairs of places of each level: first within sets (sense +1), then within outputs (−1); (a, a) is carried on."""
     sizes = [[len(s) for s in sets] for sets in lattice.outputs]
-    levels = []
+    levels: list[tuple[int, list[tuple[int, int]]]] = []
     counts = [n for sets in sizes for n in sets]
     for sense, run in ((1, counts), (-1, [len(sets) for sets in sizes])):
         run = list(run)
         while max(run) > 1 or (not levels and sense < 0):
-            pairs, start = [], 0
+            pairs: list[tuple[int, int]] = []
+            start = 0
             for n in run:
                 pairs += [(start + k, start + min(k + 1, n - 1)) for k in range(0, n, 2)]
                 start += n

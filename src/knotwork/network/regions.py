@@ -46,15 +46,13 @@ def activation_bends(activation: nn.Module) -> Bends:
         return Bends(np.array([low, high]), np.array([0.0, 1.0, 0.0]), np.array([low, 0.0, high]))
     elif not isinstance(activation, nn.ReLU):
         raise NetworkError(
-            f"a network has pieces if its activations are piecewise linear (ReLU, LeakyReLU, PReLU, ReLU6, Hardtanh), got "
-            f"{type(activation).__name__}; kw.to_relu(net, box, tolerance) makes such a network of it"
+            f"a network has pieces if its activations are piecewise linear (ReLU, LeakyReLU, PReLU, ReLU6, Hardtanh), "
+            f"got {type(activation).__name__}; kw.to_relu(net, box, tolerance) makes such a network of it"
         )
     return Bends(np.array([0.0]), np.array([slope, 1.0]), np.zeros(2))
 
 
-def from_network(
-    net: nn.Module, box: Any, *, samples: int = 4096, random_state: int | None = None
-) -> Pieces:
+def from_network(net: nn.Module, box: Any, *, samples: int = 4096, random_state: int | None = None) -> Pieces:
     """Return the pieces of a network on a box: polytopes and the affine function on each.
 
     Parameters
@@ -65,8 +63,8 @@ def from_network(
 
     Returns
     -------
-    Pieces. ``exact`` is True for one and two inputs: all pieces are there. Beyond, it is False, and ``coverage`` estimates
-    the share of the box that the pieces found cover, from as many fresh points.
+    Pieces. ``exact`` is True for one and two inputs: all pieces are there. Beyond, it is False, and ``coverage``
+    estimates the share of the box that the pieces found cover, from as many fresh points.
 
     Examples
     --------
@@ -83,8 +81,8 @@ def from_network(
     if sides.shape[1] <= 2:
         return Pieces(tuple(_all_pieces(maps, bends, sides)))
     rng = np.random.default_rng(random_state)
-    found = _sampled_pieces(maps, bends, rng.uniform(*sides, size=(samples, sides.shape[1])), sides)
-    fresh = _patterns(maps, bends, rng.uniform(*sides, size=(samples, sides.shape[1])))
+    found = _sampled_pieces(maps, bends, rng.uniform(sides[0], sides[1], size=(samples, sides.shape[1])), sides)
+    fresh = _patterns(maps, bends, rng.uniform(sides[0], sides[1], size=(samples, sides.shape[1])))
     coverage = float(np.mean([pattern.tobytes() in found for pattern in fresh]))
     return Pieces(tuple(found.values()), exact=False, coverage=coverage)
 

@@ -63,10 +63,10 @@ def network_size(model: Any, activation: str | nn.Module = "relu") -> NetworkSiz
 
 
 def arora_units(lattice: LatticePWL) -> int:
-    """Units that Arora et al. (2018, lemma D.3) grant: 4(2m − 1) for a maximum of m values, for every set and output."""
+    """Units that Arora et al. (2018, lemma D.3) grant: 4(2m − 1) for a maximum of m values, per set and per output."""
     return sum(4 * (2 * len(sets) - 1) + sum(4 * (2 * len(s) - 1) for s in sets) for sets in lattice.outputs)
 
 
 def arora_layers(lattice: LatticePWL) -> int:
-    """Hidden layers that suffice for any such function of d features: ⌈log₂(d + 1)⌉ (Arora et al. 2018, theorem 2.1)."""
+    """Hidden layers that suffice for any function of d features: ⌈log₂(d + 1)⌉ (Arora et al. 2018, theorem 2.1)."""
     return lattice.inputs.bit_length()

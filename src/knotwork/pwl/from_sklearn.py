@@ -1,7 +1,7 @@
 """scikit-learn models that are piecewise linear, as splines.
 
-What is read off a model is checked against its own predictions, so that a model with a link function or an odd option is
-refused rather than turned into something else.
+What is read off a model is checked against its own predictions, so that a model with a link function or an odd option
+is refused rather than turned into something else.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from knotwork.errors import DataError
 from knotwork.pwl.interpolation import bends_spline, table_spline
-from knotwork.spline.model import Floats, Hinge, Linear, Spline
+from knotwork.spline.model import Floats, Hinge, Linear, Spline, Term
 
 # Rows on which the spline is compared with the model, and how close it has to be, relative to the sizes of its parts.
 CHECKED_ROWS, CLOSE = 64, 1e-6
@@ -76,7 +76,7 @@ def _refuse(model: Any) -> None:
     kind = type(model).__name__
     if any(word in kind for word in ("Tree", "Forest", "Boosting", "Bagging", "AdaBoost", "Neighbors")):
         raise DataError(
-            f"a {kind} jumps from leaf to leaf: it is not continuous, and no network of ReLU layers computes it exactly; "
+            f"a {kind} jumps: it is not continuous, and no network of ReLU layers computes it exactly; "
             f"fit kw.MarsRegressor or kw.DCMaxAffineRegressor to the data, or to what the {kind} predicts"
         )
     if not is_regressor(model):
@@ -142,15 +142,16 @@ def _known_scaler(step: Any) -> tuple[Floats, Floats] | None:
 def _no_scaler(step: Any) -> DataError:
     return DataError(
         f"the steps in front of the model must scale and shift single features (StandardScaler, MinMaxScaler without "
-        f"clip, MaxAbsScaler, RobustScaler) or be one SplineTransformer(degree=1), got {type(step).__name__}; apply it to "
-        f"the table first"
+        f"clip, MaxAbsScaler, RobustScaler) or be one SplineTransformer(degree=1), got {type(step).__name__}; apply it "
+        f"to the table first"
     )
 
 
 def _through(spline: Spline, scale: Floats, offset: Floats) -> Spline:
     """Return g with g(x) = f(x·scale + offset)."""
     intercept = spline.intercept.copy()
-    terms, coefs = [], []
+    terms: list[Term] = []
+    coefs: list[Floats] = []
     for term, beta in zip(spline.terms, spline.coef, strict=True):
         s, o = float(scale[term.feature]), float(offset[term.feature])
         if isinstance(term, Linear):
@@ -173,7 +174,7 @@ def _bent(transformer: SplineTransformer, after: list[Any], final: Any) -> Splin
         )
     if transformer.extrapolation == "periodic":
         raise DataError(
-            "a periodic SplineTransformer has endlessly many knots; use extrapolation='linear', 'constant' or 'continue'"
+            "a periodic SplineTransformer has endlessly many knots; use extrapolation='linear' or 'constant'"
         )
     outer = _linear(final)
     for step in reversed(after):
@@ -234,6 +235,6 @@ def _check(model: Any, spline: Spline) -> None:
     size = np.abs(spline.intercept) + np.abs(spline.basis(rows)) @ np.abs(spline.coef)
     if expected.shape != found.shape or not (np.abs(expected - found) <= CLOSE * (size + np.abs(expected))).all():
         raise DataError(
-            f"{type(model).__name__} does not predict what its coefficients say (a link function, a threshold, a kernel?), "
+            f"{type(model).__name__} does not predict what its coefficients say (a link function, a kernel?), "
             f"so it is not piecewise linear; fit kw.MarsRegressor to what it predicts"
         )

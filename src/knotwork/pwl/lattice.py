@@ -1,7 +1,7 @@
 """The lattice form: every continuous piecewise-linear function is a minimum of maxima of affine functions.
 
-f(x) = min over i of max over j in sets[i] of theta[j]·[1, x]. Several outputs share one table of pieces; each output has
-sets of its own. Nothing here needs more than numpy.
+f(x) = min over i of max over j in sets[i] of theta[j]·[1, x]. Several outputs share one table of pieces; each output
+has sets of its own. Nothing here needs more than numpy.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class LatticePWL:
     def simplify(self, box: ArrayLike | None = None) -> LatticePWL:
         """Return the same function with fewer pieces and sets.
 
-        Equal pieces become one; a set that contains another one is never the least and goes; pieces in no set go. With a
-        ``box`` (least, greatest), pieces that are nowhere in the box above the others of their set go too (found by
+        Equal pieces become one; a set that contains another one is never the least and goes; pieces in no set go. With
+        a ``box`` (least, greatest), pieces that are nowhere in the box above the others of their set go too (found by
         linear programs); the function is then the same on the box only.
 
         >>> f = LatticePWL([[0.0, 1.0], [0.0, -1.0], [9.0, 0.0]], [(0, 1), (0, 1, 2), (1, 0)])
@@ -167,6 +167,7 @@ def stack_lattices(lattices: Sequence[LatticePWL]) -> LatticePWL:
     """Put functions of one output each side by side: one table of pieces, one output per function."""
     starts = np.cumsum([0, *(len(f.theta) for f in lattices)])
     sets = tuple(
-        tuple(tuple(int(start) + j for j in s) for s in f.outputs[0]) for start, f in zip(starts, lattices, strict=False)
+        tuple(tuple(int(start) + j for j in s) for s in f.outputs[0])
+        for start, f in zip(starts, lattices, strict=False)
     )
     return LatticePWL(np.concatenate([f.theta for f in lattices]), sets)

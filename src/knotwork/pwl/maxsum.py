@@ -74,8 +74,8 @@ class MaxSum:
     def to_lattice(self) -> LatticePWL:
         """Multiply out: Σ max is a maximum over choices of one piece per group, −max is a minimum.
 
-        The pieces are as many as there are choices, so this is for a difference of two maxima or a few hinges; a network
-        of the sum itself is far smaller.
+        The pieces are as many as there are choices, so this is for a difference of two maxima or a few hinges; a
+        network of the sum itself is far smaller.
         """
         rows: list[Floats] = []
         outputs = []

@@ -87,7 +87,7 @@ class Piece:
 
     def contains(self, X: ArrayLike, tolerance: float = 1e-9) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether rows lie in the polytope, to within a distance: (N, d) → (N,)."""
-        return (np.asarray(X, dtype=np.float64) @ self.A.T <= self.b + tolerance).all(axis=1)
+        return np.asarray((np.asarray(X, dtype=np.float64) @ self.A.T <= self.b + tolerance).all(axis=1))
 
 
 def _centre(A: Floats, b: Floats) -> Floats:
@@ -173,8 +173,8 @@ class Pieces:
             if gap[k] > limit + 4 * slack:
                 raise DataError(
                     f"pieces must agree where they meet, pieces {i} and {j} differ by {gap[k]:.3g} at "
-                    f"x = [{', '.join(f'{v:.6g}' for v in common[k])}]: the function is not continuous there; correct one "
-                    f"of them, or fit kw.MarsRegressor to its values"
+                    f"x = [{', '.join(f'{v:.6g}' for v in common[k])}]: the function is not continuous there; correct "
+                    f"one of them, or fit kw.MarsRegressor to its values"
                 )
             worst = max(worst, float(gap[k]))
         return worst

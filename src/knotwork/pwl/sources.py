@@ -22,8 +22,8 @@ def as_pwl(model: Any) -> Spline | LatticePWL | MaxSum:
         - a fitted scikit-learn regressor: a linear model, ``IsotonicRegression``, or a pipeline of scalers,
           ``SplineTransformer(degree=1)`` and a linear model. Becomes a Spline
         - a table (xp, fp) as ``numpy.interp`` takes it. Becomes a Spline of one feature
-        - ``scipy.interpolate.LinearNDInterpolator`` with few simplices. Becomes a LatticePWL, equal to it inside the convex
-          hull of its points
+        - ``scipy.interpolate.LinearNDInterpolator`` with few simplices. Becomes a LatticePWL, equal to it inside the
+          convex hull of its points
         - the pieces of ``from_network`` or a list of ``Piece``. Becomes a LatticePWL
 
     Notes
