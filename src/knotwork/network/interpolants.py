@@ -12,7 +12,7 @@ from knotwork.errors import NetworkError
 from knotwork.spline.model import Floats
 
 # Points at which a chord is compared with its curve; what lies between them is bounded by the curvature.
-POINTS = 65
+POINTS = 257
 # A chord is long enough when its error is this share of what it may be.
 ENOUGH = 0.98
 
@@ -70,7 +70,7 @@ def interpolate(curve: Curve, low: float, high: float, tolerance: float) -> Inte
 
     >>> tanh = smooth_curve(nn.Tanh())
     >>> len(interpolate(tanh, -3.0, 3.0, 1e-2).knots) - 1, len(interpolate(tanh, -3.0, 3.0, 1e-4).knots) - 1
-    (6, 58)
+    (11, 111)
     """
     if not low < high:
         value = curve(np.array([low]))
@@ -94,7 +94,7 @@ def _longest_chord(curve: Curve, start: float, high: float, width: float, tolera
         error = _chord_error(curve, start, width)
         if error <= tolerance:
             fits, best = width, (start + width, error)
-            if start + width >= high:
+            if width >= high - start:
                 return high, error
             if error >= ENOUGH * tolerance:
                 break

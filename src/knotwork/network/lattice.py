@@ -9,11 +9,13 @@ max(x, y) = x + R(y − x) and min(x, y) = x − R(x − y) cost one unit each, 
 
 The first layers split x like this as long as it pays, the others carry values whole; where to change is decided by
 counting. A layer of p distinct pairs that splits has at most 2p + 2·min(d, p) units if it takes maxima; all layers
-together have never more than three a pair and two for every value without a partner. Leaky activations take one unit more for every R, and hold the same function exactly.
+together never have more than three units a pair and two for every value without a partner. Leaky activations take one
+unit more for every R, and hold the same function exactly.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,8 +30,8 @@ from knotwork.network.pairing import Level, Plan, plan_pairs
 from knotwork.network.scaling import Ideal, scale_units
 from knotwork.spline.model import Floats
 
-# Weights beyond which dense layers are refused: 16 GB in double precision.
-MOST_WEIGHTS = 2_000_000_000
+# Weights beyond which dense layers are refused: 4 GB in double precision.
+MOST_WEIGHTS = 500_000_000
 
 Key = tuple[str, int]
 
@@ -65,14 +67,16 @@ def lattice_chain(
 
     theta : (P, d + 1); groups[g] : the sets of the g-th minimum of maxima; combine : (outputs, groups)
     """
-    layers, output = ideal_layers(theta, groups, rule)
-    weight, bias = combine @ output[0], combine @ output[1]
-    weights = sum(w.shape[0] * w.shape[1] for w, _ in layers)
+    plan, steps = planned_steps(theta, groups, rule)
+    widths = [theta.shape[1] - 1, *(_width(step, rule) for step in steps)]
+    weights = sum(a * b for a, b in itertools.pairwise(widths))
     if weights > MOST_WEIGHTS:
         raise NetworkError(
             f"dense layers of this function would hold {weights:.3g} weights, at most {MOST_WEIGHTS:.3g} are built; "
             f"simplify() it first, or use fewer pieces or smaller sets"
         )
+    layers, output = _ideal_layers(plan, steps, theta, rule)
+    weight, bias = combine @ output[0], combine @ output[1]
     ideal = Ideal(tuple(layers), (weight, bias), np.abs(combine).sum(axis=1))
     scaled, bound = scale_units(ideal, rule, theta, tolerance=tolerance, sides=sides)
     *hidden, out = (Layer(torch.from_numpy(w), torch.from_numpy(b)) for w, b in scaled)
@@ -167,11 +171,10 @@ class Forms:
     roots: dict[int, sparse.csr_array]
 
 
-def ideal_layers(
-    theta: Floats, groups: Sequence[Sequence[Sequence[int]]], rule: Activation
+def _ideal_layers(
+    plan: Plan, steps: Sequence[Step], theta: Floats, rule: Activation
 ) -> tuple[list[tuple[sparse.csr_array, Floats]], tuple[sparse.csr_array, Floats]]:
     """Return hidden layers (weight, bias) for units of scale one, and the layer that reads the groups off the last."""
-    plan, steps = planned_steps(theta, groups, rule)
     pieces, d = len(theta), theta.shape[1] - 1
     linear = sparse.csr_array(theta[:, 1:])
     eye = sparse.csr_array(sparse.eye_array(d))

@@ -49,7 +49,7 @@ def network_size(model: Any, activation: str | nn.Module = "relu") -> NetworkSiz
     >>> f = kw.LatticePWL([[0.0, 1.0], [0.0, -1.0], [2.0, 0.0]], [(0, 1), (2,)])
     >>> size = network_size(f)
     >>> size.units, size.layers, size.depth_bound, sum(size.published)
-    (5, 2, 2, 10)
+    (4, 2, 2, 10)
     """
     function, rule = as_function(model), activation_rule(activation)
     if isinstance(function, Spline):

@@ -2,8 +2,8 @@
 
 Every unit's curve is replaced by a piecewise-linear interpolant on the range that the unit really sees (interval
 arithmetic through the layers). A unit that is off by e moves an output by at most g·e, where g multiplies absolute
-weights and greatest slopes along the way; the tolerance is shared out so that the number of pieces, about Σ e^(−1/2), is
-least: e ∝ g^(−2/3).
+weights and greatest slopes along the way; the tolerance is shared out so that the number of pieces, about Σ e^(−1/2),
+is least: e ∝ g^(−2/3).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ has sets of its own. Nothing here needs more than numpy.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -54,8 +55,11 @@ class LatticePWL:
             raise DataError(f"theta must be finite, piece {int(np.argwhere(~np.isfinite(theta))[0, 0])} is not")
         theta.setflags(write=False)
         object.__setattr__(self, "theta", theta)
-        several = _is_nested(self.sets)
-        outputs = tuple(_read_sets(s, len(theta)) for s in (self.sets if several else (self.sets,)))
+        sets = self.sets
+        if isinstance(sets, Iterable) and not isinstance(sets, str):  # iterators can be read once only
+            sets = tuple(tuple(s) if isinstance(s, Iterable) and not isinstance(s, str) else s for s in sets)
+        several = _is_nested(sets)
+        outputs = tuple(_read_sets(s, len(theta)) for s in (sets if several else (sets,)))
         object.__setattr__(self, "sets", outputs if several else outputs[0])
 
     @property
@@ -151,7 +155,7 @@ def _read_sets(sets: Any, pieces: int) -> Sets:
 def _index(value: Any) -> int:
     if isinstance(value, (bool, np.bool_)):
         raise TypeError
-    return int(value.__index__())
+    return operator.index(value)
 
 
 def _minimal(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,6 +18,8 @@ from knotwork.spline.model import Floats
 
 # Differences of values, relative to the largest value on the pieces, that count as none.
 CLOSE = 1e-9
+# Distance, relative to the largest coordinate, at which corners touch; how many times that a cut may go too far.
+NEAR, FAR = 1e-11, 1e4
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,27 +157,27 @@ class Pieces:
         """
         size = max(float(np.abs(piece(piece.points)).max()) for piece in self.pieces)
         limit = CLOSE * size if tolerance is None else tolerance
-        reach = np.abs(np.concatenate([piece.points for piece in self.pieces])).max()
-        near = 1e-9 * float(reach)
+        reach = float(np.abs(np.concatenate([piece.points for piece in self.pieces])).max())
+        near = NEAR * reach
         boxes = [(p.points.min(axis=0) - near, p.points.max(axis=0) + near) for p in self.pieces]
+        low, high = (np.array([box[k] for box in boxes]) for k in (0, 1))
         worst = 0.0
-        for (i, first), (j, second) in itertools.combinations(enumerate(self.pieces), 2):
-            if (boxes[i][0] > boxes[j][1]).any() or (boxes[j][0] > boxes[i][1]).any():
-                continue
-            common = clip(first.points, second.A, second.b, near)
-            if common is None:
-                continue
-            # Points may be off by ``near``, which slopes turn into values.
-            slack = near * float(np.abs(first.theta - second.theta)[:, 1:].sum(axis=1).max())
-            gap = np.abs(first(common) - second(common)).max(axis=1)
-            k = int(gap.argmax())
-            if gap[k] > limit + 4 * slack:
-                raise DataError(
-                    f"pieces must agree where they meet, pieces {i} and {j} differ by {gap[k]:.3g} at "
-                    f"x = [{', '.join(f'{v:.6g}' for v in common[k])}]: the function is not continuous there; correct "
-                    f"one of them, or fit kw.MarsRegressor to its values"
-                )
-            worst = max(worst, float(gap[k]))
+        for i, first in enumerate(self.pieces):
+            others = np.flatnonzero((low[i + 1 :] <= high[i]).all(axis=1) & (high[i + 1 :] >= low[i]).all(axis=1))
+            for j in (others + i + 1).tolist():
+                common, slack = _meeting_points(first, self.pieces[j], near)
+                gap = np.abs(first(common) - self.pieces[j](common)).max(axis=1, initial=0.0)
+                excess = gap - slack * float(np.abs(first.theta - self.pieces[j].theta)[:, 1:].sum(axis=1).max())
+                if not len(gap):
+                    continue
+                k = int(excess.argmax())
+                if excess[k] > limit:
+                    raise DataError(
+                        f"pieces must agree where they meet, pieces {i} and {j} differ by {gap[k]:.3g} at "
+                        f"x = [{', '.join(f'{v:.6g}' for v in common[k])}]: the function is not continuous there; "
+                        f"correct one of them, or fit kw.MarsRegressor to its values"
+                    )
+                worst = max(worst, float(excess[k]))
         return worst
 
     def to_lattice(self) -> LatticePWL:
@@ -200,12 +201,22 @@ class Pieces:
         values = corners @ all_theta[:, 1:].T + all_theta[:, 0]
         tolerance = CLOSE * float(np.abs(values).max() or 1.0)
         theta, number = _distinct(all_theta, values, tolerance)
-        sets: set[frozenset[int]] = set()
+        found: list[int] = []
         for piece, active in zip(self.pieces, number, strict=True):
-            for cell in _order_cells(piece.points, theta, active, tolerance):
-                at = theta[:, 0] + theta[:, 1:] @ cell.mean(axis=0)
-                sets.add(frozenset(np.flatnonzero(at <= at[active] + tolerance).tolist()))
-        return LatticePWL(theta, tuple(tuple(sorted(s)) for s in sets)).simplify()
+            _add_order_sets(piece.points, theta - theta[active], tolerance, found)
+        sets = tuple(tuple(j for j in range(len(theta)) if mask >> j & 1) for mask in found)
+        return LatticePWL(theta, sets).simplify()
+
+
+def _meeting_points(first: Piece, second: Piece, near: float) -> tuple[Floats, Floats]:
+    """Return corners of the set where two pieces meet, and how far each may be from it."""
+    touching = [first.points[second.contains(first.points, near)], second.points[first.contains(second.points, near)]]
+    # Where pieces overlap, or faces cross without a corner on either side: cut out, which at sharp angles goes too far.
+    cut_out = clip(first.points, second.A, second.b, near)
+    if cut_out is not None:
+        touching.append(cut_out)
+    slack = [np.full(len(points), k) for points, k in zip(touching, (2 * near, 2 * near, FAR * near), strict=False)]
+    return np.concatenate(touching), np.concatenate(slack)
 
 
 def _distinct(theta: Floats, values: Floats, tolerance: float) -> tuple[Floats, list[int]]:
@@ -220,13 +231,23 @@ def _distinct(theta: Floats, values: Floats, tolerance: float) -> tuple[Floats, 
     return theta[kept], number
 
 
-def _order_cells(points: Floats, theta: Floats, active: int, tolerance: float) -> list[Floats]:
-    """Cut a piece where other functions cross its own."""
-    difference = theta - theta[active]
+def _add_order_sets(points: Floats, difference: Floats, tolerance: float, found: list[int]) -> None:
+    """Cut a piece where other functions cross its own, and add the set of every cell to ``found``, as bits of a number.
+
+    A set that contains another one is of no use, so a cell is cut no further once the functions that are below its own
+    all over it contain a set that was found; cells with few of them come first.
+    """
     cells = [points]
-    for row in difference:
-        fresh: list[Floats] = []
-        for cell in cells:
-            fresh += [part for part in cut(cell, cell @ row[1:] + row[0], tolerance) if part is not None]
-        cells = fresh
-    return cells
+    while cells:
+        cell = cells.pop()
+        values = cell @ difference[:, 1:].T + difference[:, 0]
+        above, below = (values > tolerance).any(axis=0), (values < -tolerance).any(axis=0)
+        mask = int.from_bytes(np.packbits(~above, bitorder="little").tobytes(), "little")
+        if any(known & ~mask == 0 for known in found):
+            continue
+        crossing = np.flatnonzero(above & below)
+        if crossing.size == 0:
+            found.append(mask)
+            continue
+        low, high = cut(cell, values[:, crossing[0]], tolerance)
+        cells += [part for part in (low, high) if part is not None]
