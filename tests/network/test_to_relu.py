@@ -21,6 +21,12 @@ def test_slopes_and_curvatures_are_never_more_than_said(make):
     assert np.abs(np.diff(y) / h).max() <= curve.slope * (1 + 1e-9)  # rounding of the differences
     assert np.abs(np.diff(y, 2) / h**2).max() <= curve.curvature * 1.001
     assert np.abs(np.diff(y, 2) / h**2).max() >= curve.curvature * 0.95
+    if curve.tail is not None:
+        coarse = np.linspace(-12, 12, 2401)
+        bends = np.abs(np.diff(curve(coarse), 2)) / (coarse[1] - coarse[0]) ** 2
+        distance = np.maximum(np.abs(coarse[1:-1]) - (coarse[1] - coarse[0]), 0)
+        assert (bends <= curve.tail(distance) + 1e-9 + 4 * curve.slack / (coarse[1] - coarse[0]) ** 2).all()
+        assert (np.diff(curve.tail(np.linspace(0, 12, 1000))) <= 0).all()
 
 
 @settings(max_examples=60, deadline=None)

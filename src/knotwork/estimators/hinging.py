@@ -30,7 +30,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
     max_hinges : int, default 20
     n_init : int, default 3
         Starts for every hinge.
-    max_iter, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``
+    max_rounds, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``
 
     Attributes
     ----------
@@ -51,7 +51,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
         "n_hinges": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
         "max_hinges": [Interval(Integral, 0, None, closed="left")],
         "n_init": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_rounds": [Interval(Integral, 1, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
@@ -62,7 +62,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
         n_hinges: int | str = "auto",
         max_hinges: int = 20,
         n_init: int = 3,
-        max_iter: int = 50,
+        max_rounds: int = 50,
         ridge: float = 1e-4,
         validation_fraction: float = 0.2,
         random_state: Any = None,
@@ -70,7 +70,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
         self.n_hinges = n_hinges
         self.max_hinges = max_hinges
         self.n_init = n_init
-        self.max_iter = max_iter
+        self.max_rounds = max_rounds
         self.ridge = ridge
         self.validation_fraction = validation_fraction
         self.random_state = random_state

@@ -38,7 +38,7 @@ class MaxAffineRegressor(PiecewiseRegressor):
     shape : "convex" (a maximum) or "concave" (a minimum)
     n_init : int, default 5
         Starts for every number of pieces, besides the one that grows the smaller fit.
-    max_iter : int, default 50
+    max_rounds : int, default 50
         Most rounds of a start.
     ridge : float, default 1e-4
         Pull of every piece towards the affine fit of all rows, in standardised units.
@@ -67,7 +67,7 @@ class MaxAffineRegressor(PiecewiseRegressor):
         "max_pieces": [Interval(Integral, 1, None, closed="left")],
         "shape": [StrOptions({"convex", "concave"})],
         "n_init": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "max_rounds": [Interval(Integral, 1, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
@@ -79,7 +79,7 @@ class MaxAffineRegressor(PiecewiseRegressor):
         max_pieces: int = 32,
         shape: str = "convex",
         n_init: int = 5,
-        max_iter: int = 50,
+        max_rounds: int = 50,
         ridge: float = 1e-4,
         validation_fraction: float = 0.2,
         random_state: Any = None,
@@ -88,7 +88,7 @@ class MaxAffineRegressor(PiecewiseRegressor):
         self.max_pieces = max_pieces
         self.shape = shape
         self.n_init = n_init
-        self.max_iter = max_iter
+        self.max_rounds = max_rounds
         self.ridge = ridge
         self.validation_fraction = validation_fraction
         self.random_state = random_state
@@ -135,7 +135,7 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
     n_pieces : int or "auto"
         Pieces of each of the two maxima; see ``MaxAffineRegressor``.
     max_pieces : int, default 16
-    n_init, max_iter, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``; ridge is 1e-3 here
+    n_init, max_rounds, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``; ridge is 1e-3 here
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
         n_pieces: int | str = "auto",
         max_pieces: int = 16,
         n_init: int = 5,
-        max_iter: int = 50,
+        max_rounds: int = 50,
         ridge: float = 1e-3,
         validation_fraction: float = 0.2,
         random_state: Any = None,
@@ -168,7 +168,7 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
         self.n_pieces = n_pieces
         self.max_pieces = max_pieces
         self.n_init = n_init
-        self.max_iter = max_iter
+        self.max_rounds = max_rounds
         self.ridge = ridge
         self.validation_fraction = validation_fraction
         self.random_state = random_state

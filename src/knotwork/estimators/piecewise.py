@@ -28,7 +28,7 @@ from knotwork.spline.model import Floats
 class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """Base of the regressors whose function is a lattice or a sum of maxima, ``pwl_``."""
 
-    max_iter: int
+    max_rounds: int
     n_init: int
     random_state: Any
     ridge: float
@@ -52,13 +52,14 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         targets = response.reshape(len(response), -1)
         centre, scale = _moments(matrix, weight)
         middle, spread = _moments(targets, weight)
-        features = (matrix - centre) / scale
+        Z = np.column_stack([np.ones(len(matrix)), (matrix - centre) / scale])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        orders = _orders(matrix, seed + 1, self.n_init)
         held = held_out(matrix, self.validation_fraction, seed)
-        rules = FitRules(ridge=float(self.ridge), max_iter=int(self.max_iter))
+        rules = FitRules(ridge=float(self.ridge), max_rounds=int(self.max_rounds))
         functions, sizes, errors = [], [], []
         for k in range(targets.shape[1]):
-            rows = _rows(features, (targets[:, k] - middle[k]) / spread[k], weight, seed, self.n_init)
+            rows = Rows(Z, (targets[:, k] - middle[k]) / spread[k], weight, orders)
             function, tried, error = self._fit_output(rows, held, rules)
             functions.append(self._in_units(function, middle[k], spread[k]))
             sizes.append(tuple(tried))
@@ -87,13 +88,9 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return values[:, 0] if self._flat_output else values
 
 
-def _rows(features: Floats, target: Floats, weight: Floats, seed: int, starts: int) -> Rows:
-    """Gather the rows of a fit; starts depend on what rows hold, not on their order or on how often one is repeated."""
-    orders = []
-    for k in range(starts):
-        _, first = np.unique(row_numbers(features, seed + 1 + k), return_index=True)
-        orders.append(first)
-    return Rows(np.column_stack([np.ones(len(features)), features]), target, weight, orders)
+def _orders(matrix: Floats, seed: int, starts: int) -> list[NDArray[np.intp]]:
+    """Order distinct rows by what they hold, for every start: not by their place or by how often one is repeated."""
+    return [np.unique(row_numbers(matrix, seed + k), return_index=True)[1] for k in range(starts)]
 
 
 def part_of(rows: Rows, chosen: NDArray[np.bool_]) -> Rows:

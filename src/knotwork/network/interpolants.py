@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,11 +20,17 @@ ENOUGH = 0.98
 
 @dataclass(frozen=True)
 class Curve:
-    """A smooth activation: greatest |slope| and |curvature| anywhere, and what the module may be off from its curve."""
+    """A smooth activation.
+
+    slope, curvature : greatest |slope| and |curvature| anywhere
+    tail : a bound on the curvature at distance |z| from zero and beyond, None if there is no better one
+    slack : what the module may be off from its curve
+    """
 
     module: nn.Module
     slope: float
     curvature: float
+    tail: Callable[[Floats], Floats] | None = None
     slack: float = 0.0
 
     def __call__(self, z: Floats) -> Floats:
@@ -47,19 +54,22 @@ def smooth_curve(module: nn.Module) -> Curve | None:
     if isinstance(module, nn.ReLU):
         return None
     if isinstance(module, nn.Sigmoid):
-        return Curve(module, 0.25, 0.0963)  # 1/4 and 1/(6√3)
+        return Curve(module, 0.25, 0.0963, lambda r: np.exp(-r))  # 1/4 and 1/(6√3)
     if isinstance(module, nn.Tanh):
-        return Curve(module, 1.0, 0.7699)  # 4/(3√3)
+        return Curve(module, 1.0, 0.7699, lambda r: 8 * np.exp(-2 * r))  # 4/(3√3)
     if isinstance(module, nn.Softplus):
         beta = float(module.beta)
         if not beta > 0:
             raise NetworkError(f"Softplus must have beta > 0, got {beta:g}")
         # torch's Softplus is a line beyond its threshold, with a small step there.
-        return Curve(module, 1.0, beta / 4, slack=float(np.exp(-float(module.threshold))) / beta)
+        slack = float(np.exp(-float(module.threshold))) / beta
+        return Curve(module, 1.0, beta / 4, lambda r: beta * np.exp(-beta * r), slack)
     if isinstance(module, nn.GELU):
-        return Curve(module, 1.13, 0.81)  # 2φ(0) = 0.7979; the tanh form has nearly the same
+        # 2φ(0) = 0.7979; the tanh form has nearly the same, but other tails.
+        exact = module.approximate == "none"
+        return Curve(module, 1.13, 0.81, (lambda r: (2 + r**2) * np.exp(-(r**2) / 2) * 0.4) if exact else None)
     if isinstance(module, nn.SiLU):
-        return Curve(module, 1.1, 0.5)
+        return Curve(module, 1.1, 0.5, lambda r: (2 + r) * np.exp(-r))
     raise NetworkError(
         f"to_relu replaces Sigmoid, Tanh, Softplus, GELU and SiLU and keeps ReLU, got {type(module).__name__}"
     )
@@ -114,7 +124,14 @@ def _longest_chord(curve: Curve, start: float, high: float, width: float, tolera
 
 def _chord_error(curve: Curve, start: float, width: float) -> float:
     t = np.linspace(0.0, 1.0, POINTS)
-    values = curve(start + width * t)
-    chord = values[0] + (values[-1] - values[0]) * t
-    between = (width / (POINTS - 1)) ** 2 / 8 * curve.curvature
-    return float(np.abs(values - chord).max()) + between + 2 * curve.slack
+    z = start + width * t
+    values = curve(z)
+    distance = np.abs(values - (values[0] + (values[-1] - values[0]) * t))
+    # Between two points a curve is at most h²/8 times its curvature away from its own chord.
+    curvature = np.full(POINTS - 1, curve.curvature)
+    if curve.tail is not None:
+        nearest = np.where(z[:-1] * z[1:] > 0, np.minimum(np.abs(z[:-1]), np.abs(z[1:])), 0.0)
+        curvature = np.minimum(curvature, curve.tail(nearest))
+    between = (width / (POINTS - 1)) ** 2 / 8 * curvature
+    rounding = 4 * float(np.finfo(float).eps) * float(np.abs(values).max() + np.abs(z).max())
+    return float((np.maximum(distance[:-1], distance[1:]) + between).max()) + 2 * curve.slack + rounding

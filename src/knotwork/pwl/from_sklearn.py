@@ -110,7 +110,7 @@ def _affine(step: Any) -> tuple[Floats, Floats]:
         raise DataError(f"a pipeline may hold fitted scalers in front of its model, got {type(step).__name__}")
     try:
         probe = np.stack([np.zeros(features), np.ones(features), np.full(features, -2.0)])
-        at = np.asarray(step.transform(probe), dtype=np.float64)
+        at = np.asarray(step.transform(_table(step, probe)), dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise _no_scaler(step) from error
     if at.shape != probe.shape:
@@ -182,7 +182,7 @@ def _bent(transformer: SplineTransformer, after: list[Any], final: Any) -> Splin
     d = transformer.n_features_in_
     knots = [_base_knots(transformer, f) for f in range(d)]
     middle = np.array([k[0] for k in knots])
-    start = outer(transformer.transform(middle[None])).reshape(1, -1)
+    start = outer(_bases(transformer, middle[None])).reshape(1, -1)
     columns: list[tuple[int, Floats, Floats, Floats]] = []
     for f in range(d):
         inside = transformer.extrapolation == "error"
@@ -191,7 +191,7 @@ def _bent(transformer: SplineTransformer, after: list[Any], final: Any) -> Splin
         points = np.concatenate([[t[0] - (0 if inside else width)], t, [t[-1] + (0 if inside else width)]])
         rows = np.tile(middle, (len(points), 1))
         rows[:, f] = points
-        values = outer(transformer.transform(rows)).reshape(len(rows), -1)
+        values = outer(_bases(transformer, rows)).reshape(len(rows), -1)
         steps = np.diff(points)[:, None]
         slopes = np.divide(np.diff(values, axis=0), steps, out=np.zeros_like(values[1:]), where=steps > 0)
         if inside:  # it is defined between the outer knots only; the ends go on straight
@@ -201,6 +201,19 @@ def _bent(transformer: SplineTransformer, after: list[Any], final: Any) -> Splin
         columns.append((f, t, slopes, np.zeros(start.shape[1])))
     spline = bends_spline(columns, tuple(f"x{k}" for k in range(d)))
     return Spline(spline.terms, spline.intercept + start[0], spline.coef, spline.feature_names)
+
+
+def _bases(transformer: SplineTransformer, rows: Floats) -> Floats:
+    return np.asarray(transformer.transform(_table(transformer, rows)), dtype=np.float64)
+
+
+def _table(step: Any, rows: Floats) -> Any:
+    """Return rows with the names that a step was fitted with."""
+    if not hasattr(step, "feature_names_in_"):
+        return rows
+    import pandas as pd
+
+    return pd.DataFrame(rows, columns=step.feature_names_in_)
 
 
 def _base_knots(transformer: SplineTransformer, feature: int) -> Floats:
@@ -224,13 +237,7 @@ def _check(model: Any, spline: Spline) -> None:
     low = np.array([min(k) if k else 0.0 for k in knots])
     high = np.array([max(k) if len(k) > 1 else (k[0] if k else 1.0) for k in knots])
     rows = np.random.default_rng(0).uniform(size=(CHECKED_ROWS, d)) * (high - low) + low
-    if hasattr(model, "feature_names_in_"):
-        import pandas as pd
-
-        table: Any = pd.DataFrame(rows, columns=model.feature_names_in_)
-    else:
-        table = rows
-    expected = np.asarray(model.predict(table), dtype=np.float64).reshape(CHECKED_ROWS, -1)
+    expected = np.asarray(model.predict(_table(model, rows)), dtype=np.float64).reshape(CHECKED_ROWS, -1)
     found = spline(rows).reshape(CHECKED_ROWS, -1)
     size = np.abs(spline.intercept) + np.abs(spline.basis(rows)) @ np.abs(spline.coef)
     if expected.shape != found.shape or not (np.abs(expected - found) <= CLOSE * (size + np.abs(expected))).all():

@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from knotwork.pwl.maxaffine import FitRules, Rows, fit_max_affine
+from knotwork.pwl.maxaffine import FitRules, Rows, affine_fit, fit_max_affine
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.spline.model import Floats
 
 # A hinge has to lower the RSS by this share of what it was to begin with.
 LEAST_GAIN = 1e-4
+# Keeps columns that depend on each other from blowing up.
+LEAST_RIDGE = 1e-8
 
 
 def fit_hinges(rows: Rows, most: int, rules: FitRules) -> list[MaxSum]:
@@ -28,7 +30,8 @@ def fit_hinges(rows: Rows, most: int, rules: FitRules) -> list[MaxSum]:
     (2, True)
     """
     directions = np.zeros((0, rows.Z.shape[1]))
-    current, rss = _refit(rows, directions, rules)
+    base = affine_fit(rows)
+    current, rss = _refit(rows, base, directions, rules)
     first = rss
     fits = [current]
     for _ in range(most):
@@ -37,7 +40,7 @@ def fit_hinges(rows: Rows, most: int, rules: FitRules) -> list[MaxSum]:
         for sign in (1.0, -1.0):
             theta, _ = fit_max_affine(replace(rows, y=sign * residual), 2, rules)
             if len(theta) == 2 and (theta[1] - theta[0])[1:].any():
-                trials.append(_refit(rows, np.vstack([directions, _unit(theta[1] - theta[0])]), rules))
+                trials.append(_refit(rows, base, np.vstack([directions, _unit(theta[1] - theta[0])]), rules))
         if not trials:
             break
         fit, error = min(trials, key=lambda trial: trial[1])
@@ -54,15 +57,16 @@ def _unit(direction: Floats) -> Floats:
     return direction / length if length > 0 else direction
 
 
-def _refit(rows: Rows, directions: Floats, rules: FitRules) -> tuple[MaxSum, float]:
+def _refit(rows: Rows, base: Floats, directions: Floats, rules: FitRules) -> tuple[MaxSum, float]:
+    """Fit the coefficients of hinges in these directions, and what the affine part differs from the base."""
     hinges = np.maximum(rows.Z @ directions.T, 0.0)
     basis = np.hstack([rows.Z, hinges])
     share = rows.weight / rows.weight.sum()
-    gram = (basis * share[:, None]).T @ basis
-    penalty = np.full(len(gram), max(rules.ridge, 1e-10))
-    penalty[: rows.Z.shape[1]] = 1e-12
-    coef = np.linalg.solve(gram + np.diag(penalty), basis.T @ (share * rows.y))
     d = rows.Z.shape[1]
+    penalty = np.r_[np.full(d, LEAST_RIDGE), np.full(len(directions), max(rules.ridge, LEAST_RIDGE))]
+    gram = (basis * share[:, None]).T @ basis + np.diag(penalty)
+    coef = np.linalg.solve(gram, basis.T @ (share * (rows.y - rows.Z @ base)))
+    coef[:d] += base
     # Piece 0 is zero: a hinge is the maximum of it and its own plane.
     theta = np.vstack([np.zeros(d), directions])
     groups = tuple((0, k + 1) for k in range(len(directions))) or ((0,),)

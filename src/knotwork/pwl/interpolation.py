@@ -86,10 +86,9 @@ def interpolator_lattice(interpolator: Any) -> LatticePWL:
             f"use fewer points, or fit kw.DCMaxAffineRegressor to them"
         )
     values = np.asarray(interpolator.values, dtype=np.float64).reshape(len(triangulation.points), -1)
-    # LinearNDInterpolator may have rescaled its points.
     points = np.asarray(interpolator.points, dtype=np.float64)
-    points = points * (1.0 if interpolator.scale is None else interpolator.scale)
-    points = points + (0.0 if interpolator.offset is None else interpolator.offset)
+    if getattr(interpolator, "scale", None) is not None:  # it was told to rescale its points
+        points = points * interpolator.scale + interpolator.offset
     pieces = []
     for simplex in triangulation.simplices:
         corners = points[simplex]

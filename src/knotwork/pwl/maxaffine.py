@@ -38,7 +38,7 @@ class FitRules:
     """ridge (a share of the total weight) and the most rounds of an alternation."""
 
     ridge: float = 1e-6
-    max_iter: int = 50
+    max_rounds: int = 50
 
 
 def fit_max_affine(rows: Rows, pieces: int, rules: FitRules, warm: Floats | None = None) -> tuple[Floats, float]:
@@ -51,7 +51,7 @@ def fit_max_affine(rows: Rows, pieces: int, rules: FitRules, warm: Floats | None
     array([[ 0., -1.],
            [ 0.,  1.]])
     """
-    base = _affine(rows)
+    base = affine_fit(rows)
     if pieces == 1:
         return base[None], _rss(rows, rows.Z @ base)
     starts = [_nearest(rows, order[:pieces]) for order in rows.orders]
@@ -68,7 +68,7 @@ def fit_max_affine(rows: Rows, pieces: int, rules: FitRules, warm: Floats | None
 def _alternate(rows: Rows, labels: Labels, pieces: int, base: Floats, rules: FitRules) -> tuple[Floats, float]:
     theta = np.tile(base, (pieces, 1))
     best, since = (theta, np.inf), 0
-    for _ in range(rules.max_iter):
+    for _ in range(rules.max_rounds):
         theta = theta.copy()
         for k in np.unique(labels):
             theta[k] = _cell_fit(rows, labels == k, base, rules.ridge)
@@ -100,9 +100,11 @@ def _solve(gram: Floats, moment: Floats, ridge: float) -> Floats:
         return np.asarray(np.linalg.lstsq(lifted, moment, rcond=None)[0], dtype=np.float64)
 
 
-def _affine(rows: Rows) -> Floats:
-    gram = (rows.Z * rows.weight[:, None]).T @ rows.Z
-    return _solve(gram, rows.Z.T @ (rows.weight * rows.y), 0.0)
+def affine_fit(rows: Rows) -> Floats:
+    """Fit one affine function; by singular values, because there may be more columns than rows."""
+    root = np.sqrt(rows.weight)
+    found = np.linalg.lstsq(rows.Z * root[:, None], rows.y * root, rcond=1e-9)[0]
+    return np.asarray(found, dtype=np.float64)
 
 
 def _rss(rows: Rows, fitted: Floats) -> float:
@@ -134,7 +136,7 @@ def fit_difference(
     rows: Rows, pieces: int, rules: FitRules, warm: tuple[Floats, Floats] | None = None
 ) -> tuple[tuple[Floats, Floats], float]:
     """Fit max_i a[i]·[1, x] − max_j b[j]·[1, x] with this many pieces each: return (a, b) and the weighted RSS."""
-    base = _affine(rows)
+    base = affine_fit(rows)
     flat = (base[None], np.zeros((1, len(base))))
     best = (flat, _rss(rows, rows.Z @ base))
     if pieces == 1:
@@ -161,7 +163,7 @@ def _alternate_difference(
     origin = np.concatenate([np.tile(base, (pieces, 1)), np.zeros((pieces, D))])
     theta, rss = origin, np.inf
     since = 0
-    for _ in range(rules.max_iter):
+    for _ in range(rules.max_rounds):
         target = _joint_fit(rows, labels, pieces, origin, rules.ridge)
         # A full step may lead away once rows change pieces; the first fit has nothing to fall back on.
         for step in (1.0,) if not np.isfinite(rss) else (1.0, 0.5, 0.25, 0.1):
