@@ -74,7 +74,7 @@ def test_a_maximum_of_planes_is_found_again(convex):
 
 
 def test_the_fit_of_a_maximum_is_convex_and_of_a_difference_need_not_be(convex):
-    X, y, _ = convex
+    X, _, _ = convex
     wave = np.sin(X[:, 0] * 2) + 0.1 * X[:, 1]
     one = kw.MaxAffineRegressor(random_state=0).fit(X, wave)
     two = kw.DCMaxAffineRegressor(random_state=0).fit(X, wave)

@@ -120,7 +120,7 @@ EXACT = [
 def test_other_exact_activations_and_several_outputs(case, activation):
     f = case.lattice
     net = to_network(f, activation=activation, dtype=torch.float64)
-    slope = {"leaky_relu": 0.01, "prelu": 0.25}.get(activation, None) if isinstance(activation, str) else None
+    slope = {"leaky_relu": 0.01, "prelu": 0.25}.get(activation) if isinstance(activation, str) else None
     if slope is None:
         slope = getattr(activation, "negative_slope", getattr(activation, "alpha", -0.125))
     # The two units of a hinge cancel, more so the nearer the slope is to one; every layer does it again.

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 import knotwork as kw
-from knotwork.errors import NetworkError
 from knotwork.network.interpolants import interpolate, smooth_curve
 from tests import reference
 

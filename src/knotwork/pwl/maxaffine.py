@@ -8,7 +8,7 @@ standardised coordinates; a small ridge holds pieces with few rows near the affi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,16 +141,19 @@ def fit_difference(
     best = (flat, _rss(rows, rows.Z @ base))
     if pieces == 1:
         return best
-    count = len(rows.orders)
-    starts = [
-        (_nearest(rows, rows.orders[k][:pieces]), _nearest(rows, rows.orders[k][::-1][:pieces])) for k in range(count)
-    ]
+    starts = [(_nearest(rows, order[:pieces]), _nearest(rows, order[::-1][:pieces])) for order in rows.orders]
+    # What is convex or concave is better begun as that.
+    nothing = np.zeros(len(rows.y), dtype=np.intp)
+    for sign in (1.0, -1.0):
+        theta, _ = fit_max_affine(replace(rows, y=sign * rows.y, orders=rows.orders[:2]), pieces, rules)
+        labels = (rows.Z @ theta.T).argmax(axis=1)
+        starts.append((labels, nothing) if sign > 0 else (nothing, labels))
     if warm is not None:
-        up = Rows(rows.Z, rows.y + (rows.Z @ warm[1].T).max(axis=1), rows.weight, rows.orders)
-        down = Rows(rows.Z, (rows.Z @ warm[0].T).max(axis=1) - rows.y, rows.weight, rows.orders)
+        up = replace(rows, y=rows.y + (rows.Z @ warm[1].T).max(axis=1))
+        down = replace(rows, y=(rows.Z @ warm[0].T).max(axis=1) - rows.y)
         starts.insert(0, (_split_worst(up, warm[0], pieces), _split_worst(down, warm[1], pieces)))
-    for labels in starts:
-        found = _alternate_difference(rows, labels, pieces, base, rules)
+    for both in starts:
+        found = _alternate_difference(rows, both, pieces, base, rules)
         if found[1] < best[1]:
             best = found
     return best

@@ -12,7 +12,7 @@ from knotwork.pwl.maxaffine import Rows
 from knotwork.spline.model import Floats
 
 # Sizes in a row that are no better than the best before the search stops.
-PATIENCE = 2
+PATIENCE = 3
 # A larger fit has to be better by this share: ties go to the smaller one.
 BETTER = 1e-3
 
