@@ -234,3 +234,10 @@ def test_all_lattices_of_three_pieces():
         for sets in itertools.combinations(subsets, n):
             f = LatticePWL(theta, sets)
             np.testing.assert_allclose(run(to_network(f, dtype=torch.float64), X)[:, 0], f(X), atol=1e-13)
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu", "gelu", "relu6"])
+def test_sizes_of_splines(activation):
+    spline = kw.Spline((kw.Hinge(0, 1.0, 1), kw.Hinge(0, 1.0, -1), kw.Linear(1)), [0.0], np.ones((3, 1)), ("a", "b"))
+    net = to_network(spline, activation=activation, box=(0, 1))
+    assert list(network_size(spline, activation).widths) == hidden(net)

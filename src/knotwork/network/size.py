@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from knotwork.network.activations import activation_rule
-from knotwork.network.convert import as_function, spline_units
+from knotwork.network.convert import as_function, spline_chain
 from knotwork.network.lattice import step_widths
 from knotwork.network.piecewise import groups_of
 from knotwork.network.published import published_widths
@@ -53,7 +53,9 @@ def network_size(model: Any, activation: str | nn.Module = "relu") -> NetworkSiz
     """
     function, rule = as_function(model), activation_rule(activation)
     if isinstance(function, Spline):
-        return NetworkSize((max(1, len(spline_units(function, rule)[0].knot)),), 1)
+        # Widths do not depend on the box that saturating activations ask for.
+        widths = spline_chain(function, rule, box=(0.0, 1.0)).widths
+        return NetworkSize(widths, len(widths))
     theta, groups, _ = groups_of(function)
     most_sets = max(len(sets) for sets in groups)
     largest = max(len(s) for sets in groups for s in sets)
