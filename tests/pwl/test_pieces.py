@@ -75,6 +75,11 @@ def test_disagreeing_pieces_are_named_with_the_place():
     assert Pieces((cube, above)).check_continuity(tolerance=2.0) == pytest.approx(1.0)
 
 
+def test_a_gap_between_pieces_is_refused():
+    with pytest.raises(DataError, match=r"must cover a convex set.*missing in between"):
+        kw.as_pwl([interval(0, 1, 0.0, 0.0), interval(2, 3, 5.0, 0.0)])
+
+
 def test_corners_of_polytopes():
     triangle = Piece([[-1.0, 0.0], [0.0, -2.0], [3.0, 3.0], [1.0, 0.0]], [0.0, 0.0, 3.0, 9.0], [0.0, 1.0, 1.0])
     assert sorted(np.round(triangle.points, 9).tolist()) == [[0, 0], [0, 1], [1, 0]]

@@ -205,7 +205,20 @@ class Pieces:
         for piece, active in zip(self.pieces, number, strict=True):
             _add_order_sets(piece.points, theta - theta[active], tolerance, found)
         sets = tuple(tuple(j for j in range(len(theta)) if mask >> j & 1) for mask in found)
-        return LatticePWL(theta, sets).simplify()
+        lattice = LatticePWL(theta, sets).simplify()
+        self._require_equal(lattice, output, tolerance)
+        return lattice
+
+    def _require_equal(self, lattice: LatticePWL, output: int, tolerance: float) -> None:
+        """Refuse pieces that the lattice is not equal to: it holds for functions on convex sets only."""
+        for k, piece in enumerate(self.pieces):
+            X = np.vstack([piece.points, piece.points.mean(axis=0)])
+            gap = np.abs(lattice(X) - piece(X)[:, output])
+            if gap.max() > 100 * tolerance:
+                raise DataError(
+                    f"pieces must cover a convex set, these do not: no lattice of them is piece {k} (off by "
+                    f"{gap.max():.3g}); add the pieces that are missing in between"
+                )
 
 
 def _meeting_points(first: Piece, second: Piece, near: float) -> tuple[Floats, Floats]:
