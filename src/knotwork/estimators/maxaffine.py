@@ -135,7 +135,8 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
     n_pieces : int or "auto"
         Pieces of each of the two maxima; see ``MaxAffineRegressor``.
     max_pieces : int, default 16
-    n_init, max_rounds, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``; ridge is 1e-3 here
+    n_init, max_rounds, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``; 3 starts and a ridge of 1e-3
+        here
 
     Attributes
     ----------
@@ -159,7 +160,7 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
         self,
         n_pieces: int | str = "auto",
         max_pieces: int = 16,
-        n_init: int = 5,
+        n_init: int = 3,
         max_rounds: int = 50,
         ridge: float = 1e-3,
         validation_fraction: float = 0.2,

@@ -179,7 +179,7 @@ def _alternate_difference(
             break
         fresh = (a.argmax(axis=1), b.argmax(axis=1))
         same = all(np.array_equal(x, y) for x, y in zip(fresh, labels, strict=True))
-        since = 0 if error < rss * (1 - 1e-5) else since + 1
+        since = 0 if error < rss * (1 - 1e-4) else since + 1
         theta, rss, labels = trial, error, fresh
         if same or since >= PATIENCE:
             break
