@@ -135,8 +135,7 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
     n_pieces : int or "auto"
         Pieces of each of the two maxima; see ``MaxAffineRegressor``.
     max_pieces : int, default 16
-    n_init, max_rounds, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``; 3 starts and a ridge of 1e-3
-        here
+    n_init, max_rounds, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``; n_init is 3, ridge 1e-3
 
     Attributes
     ----------
