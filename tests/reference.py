@@ -211,3 +211,15 @@ def multinomial_logits(
     table = table - table.mean(axis=1, keepdims=True)
     coef = table[1:] / units[:, None]
     return table[0] - np.average(basis, axis=0, weights=weights) @ coef, coef
+
+
+def lattice(theta: np.ndarray, sets: list[tuple[int, ...]], x: np.ndarray) -> float:
+    """Least of the greatest values, one number at a time."""
+    values = [float(t[0]) + sum(float(w) * float(v) for w, v in zip(t[1:], x, strict=True)) for t in theta]
+    return min(max(values[j] for j in members) for members in sets)
+
+
+def chord_error(curve, low: float, high: float, knots: np.ndarray) -> float:
+    """Largest distance between a curve and the polygon through its values at the knots, on a fine grid."""
+    x = np.linspace(low, high, 20_001)
+    return float(np.abs(curve(x) - np.interp(x, knots, curve(knots))).max())

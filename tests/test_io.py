@@ -235,7 +235,7 @@ class OwnSequential(nn.Sequential):
     [
         (lambda: nn.Sequential(nn.Conv1d(1, 1, 1)), "layer '0' is a Conv1d"),
         (lambda: nn.Sequential(OwnLinear(1, 1)), "layer '0' is a OwnLinear"),
-        (lambda: OwnSequential(nn.Linear(1, 1)), "MarsRegressor, Sequential, Spline, SplineNetClassifier"),
+        (lambda: OwnSequential(nn.Linear(1, 1)), "MarsRegressor.*, Sequential, Spline, SplineNetClassifier"),
         (lambda: nn.Sequential(nn.Linear(1, 1, dtype=torch.bfloat16)), "'0.weight' is .* of torch.bfloat16"),
         (lambda: nn.Sequential(nn.Linear(1, 1, device="meta")), "on the meta device"),
         (hooked, "no hooks"),

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from knotwork.data import datasets as datasets
+    from knotwork.estimators.hinging import HingingHyperplanesRegressor as HingingHyperplanesRegressor
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
     from knotwork.estimators.mars_classifier import MarsClassifier as MarsClassifier
+    from knotwork.estimators.maxaffine import DCMaxAffineRegressor as DCMaxAffineRegressor
+    from knotwork.estimators.maxaffine import MaxAffineRegressor as MaxAffineRegressor
     from knotwork.estimators.splinenet import SplineNetRegressor as SplineNetRegressor
     from knotwork.estimators.splinenet_classifier import SplineNetClassifier as SplineNetClassifier
     from knotwork.explanation.explanation import Explanation as Explanation
@@ -21,10 +24,18 @@ if TYPE_CHECKING:
     from knotwork.io import save as save
     from knotwork.network.convert import to_network as to_network
     from knotwork.network.init import init_ as init_
+    from knotwork.network.regions import from_network as from_network
     from knotwork.network.reshape import deepen as deepen
     from knotwork.network.reshape import reshape as reshape
     from knotwork.network.reshape import widen as widen
+    from knotwork.network.size import network_size as network_size
+    from knotwork.network.to_relu import to_relu as to_relu
     from knotwork.network.train import train as train
+    from knotwork.pwl.lattice import LatticePWL as LatticePWL
+    from knotwork.pwl.maxsum import MaxSum as MaxSum
+    from knotwork.pwl.pieces import Piece as Piece
+    from knotwork.pwl.pieces import Pieces as Pieces
+    from knotwork.pwl.sources import as_pwl as as_pwl
     from knotwork.spline.model import Hinge as Hinge
     from knotwork.spline.model import Linear as Linear
     from knotwork.spline.model import Min as Min
@@ -35,23 +46,34 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Explanation": "knotwork.explanation.explanation",
+    "DCMaxAffineRegressor": "knotwork.estimators.maxaffine",
     "Hinge": "knotwork.spline.model",
+    "HingingHyperplanesRegressor": "knotwork.estimators.hinging",
+    "LatticePWL": "knotwork.pwl.lattice",
     "Linear": "knotwork.spline.model",
     "MarsClassifier": "knotwork.estimators.mars_classifier",
     "MarsRegressor": "knotwork.estimators.mars",
     "Min": "knotwork.spline.model",
     "Product": "knotwork.spline.model",
+    "MaxAffineRegressor": "knotwork.estimators.maxaffine",
+    "MaxSum": "knotwork.pwl.maxsum",
+    "Piece": "knotwork.pwl.pieces",
+    "Pieces": "knotwork.pwl.pieces",
     "Spline": "knotwork.spline.model",
     "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
+    "as_pwl": "knotwork.pwl.sources",
     "deepen": "knotwork.network.reshape",
     "export_onnx": "knotwork.export",
     "explain": "knotwork.explanation.explanation",
+    "from_network": "knotwork.network.regions",
     "init_": "knotwork.network.init",
     "load": "knotwork.io",
+    "network_size": "knotwork.network.size",
     "reshape": "knotwork.network.reshape",
     "save": "knotwork.io",
     "to_network": "knotwork.network.convert",
+    "to_relu": "knotwork.network.to_relu",
     "train": "knotwork.network.train",
     "widen": "knotwork.network.reshape",
 }

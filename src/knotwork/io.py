@@ -34,8 +34,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : Spline, fitted Mars or SplineNet estimator, or nn.Sequential of Linear, Dropout, Identity, Flatten and the
-        activations that a spline can be converted to
+    model : Spline, LatticePWL, MaxSum, a fitted estimator of knotwork, or nn.Sequential of Linear, Dropout, Identity,
+        Flatten and the activations that a spline can be converted to
     path : folder; it gets ``model.json`` and ``model.safetensors``
 
     Examples
@@ -77,7 +77,7 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Returns
     -------
-    Spline, estimator or nn.Sequential, equal to what was saved bit for bit
+    record, estimator or nn.Sequential, equal to what was saved bit for bit
 
     Examples
     --------

@@ -25,8 +25,13 @@ ARRAYS = "model.safetensors"
 
 # What can be saved, and the modules that define it.
 KINDS = {
+    "DCMaxAffineRegressor": "knotwork.estimators.maxaffine",
+    "HingingHyperplanesRegressor": "knotwork.estimators.hinging",
+    "LatticePWL": "knotwork.pwl.lattice",
     "MarsClassifier": "knotwork.estimators.mars_classifier",
     "MarsRegressor": "knotwork.estimators.mars",
+    "MaxAffineRegressor": "knotwork.estimators.maxaffine",
+    "MaxSum": "knotwork.pwl.maxsum",
     "Sequential": "torch.nn.modules.container",
     "Spline": "knotwork.spline.model",
     "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
@@ -40,9 +45,12 @@ RECORDS = {
     "Hinge": "knotwork.spline.model",
     "History": "knotwork.network.train",
     "Knot": "knotwork.spline.fit",
+    "LatticePWL": "knotwork.pwl.lattice",
     "Linear": "knotwork.spline.model",
     "Min": "knotwork.spline.model",
     "Product": "knotwork.spline.model",
+    "MaxSum": "knotwork.pwl.maxsum",
+    "PiecewiseFit": "knotwork.pwl.selection",
     "PruningPath": "knotwork.spline.prune",
     "Refit": "knotwork.spline.refit",
     "Spans": "knotwork.spline.knots",
@@ -69,7 +77,11 @@ LAYERS = {
     "Softplus": ("beta", "threshold"),
 }
 _SHARED = ("encoder_", "n_features_in_")
+_PIECEWISE = ("pwl_", "fit_", "_flat_output", *_SHARED)
 FITTED = {
+    "DCMaxAffineRegressor": _PIECEWISE,
+    "HingingHyperplanesRegressor": _PIECEWISE,
+    "MaxAffineRegressor": _PIECEWISE,
     "MarsClassifier": ("fit_", "classes_", *_SHARED),
     "MarsRegressor": ("fit_", "_flat_output", *_SHARED),
     "SplineNetClassifier": ("network_", "spline_", "history_", "classes_", *_SHARED),

@@ -9,11 +9,15 @@ import numpy as np
 import torch
 from torch import nn
 
-from knotwork.errors import NetworkError
-from knotwork.network.activations import activation_rule
+from knotwork.errors import DataError, NetworkError
+from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.assemble import box_sides, spline_chain
-from knotwork.network.chain import Layer, build
+from knotwork.network.chain import Chain, Layer, build
+from knotwork.network.piecewise import piecewise_chain, rescale_piecewise
 from knotwork.network.units import require_piecewise_linear
+from knotwork.pwl.lattice import LatticePWL
+from knotwork.pwl.maxsum import MaxSum
+from knotwork.pwl.sources import as_pwl
 from knotwork.spline.model import Floats, Hinge, Linear, Min, Product, Spline, Term, knots_by_feature
 
 if TYPE_CHECKING:
@@ -29,16 +33,16 @@ def to_network(
     tolerance: float | None = None,
     box: ArrayLike | None = None,
 ) -> nn.Sequential:
-    """Write a spline, or a fitted estimator, as a plain ``nn.Sequential`` of Linear and activation.
+    """Write a piecewise-linear function as a plain ``nn.Sequential`` of Linear and activation.
 
     Parameters
     ----------
-    model : Spline, or an estimator with a ``spline_``
+    model : Spline, LatticePWL, MaxSum, a fitted estimator of knotwork, or anything that ``as_pwl`` takes
     activation : "relu", "leaky_relu", "prelu" (exact), "softplus", "silu", "gelu", "elu" (within ``tolerance``),
         "relu6", "hardtanh" (exact on ``box``), or a module of those
     fold : True takes raw features. False puts a frozen affine layer first that standardises them, which suits training
     dtype : of the parameters; the default of torch if None
-    tolerance : most by which any output may be off; None is 1e-3 of the size of the spline's parts
+    tolerance : most by which any output may be off; None is 1e-3 of the size of the function's parts
     box : (least, greatest), each a number or one per feature
 
     Returns
@@ -53,6 +57,9 @@ def to_network(
     The inputs are the spline's encoded features, in the order of ``spline.feature_names``. For a frame with categories,
     ``estimator.encoder_.encode(frame)`` is the matrix to turn into a tensor.
 
+    A lattice with M sets of at most k pieces takes ⌈log₂ M⌉ + ⌈log₂ k⌉ hidden layers (at least one) and at most three
+    units a pair; ``network_size`` counts them.
+
     Examples
     --------
     >>> from knotwork import Hinge, Spline
@@ -61,15 +68,14 @@ def to_network(
     >>> net(torch.tensor([[0.0], [2.0]], dtype=torch.float64)).ravel().tolist(), f([[0.0], [2.0]]).tolist()
     ([2.5, 5.0], [2.5, 5.0])
     """
-    spline = as_spline(model)
-    require_piecewise_linear(spline)
+    function = as_function(model)
     rule = activation_rule(activation)
     if fold:
-        return build(spline_chain(spline, rule, tolerance=tolerance, box=box), dtype)
-    centre, scale = _feature_units(model, spline)
-    inner = rescale_spline(spline, centre, scale)
-    sides = None if box is None else box_sides(box, len(spline.feature_names))
-    chain = spline_chain(inner, rule, tolerance=tolerance, box=None if sides is None else (sides - centre) / scale)
+        return build(_chain(function, rule, tolerance, box), dtype)
+    centre, scale = _feature_units(model, function)
+    inner = _rescale(function, centre, scale)
+    sides = None if box is None else box_sides(box, len(centre))
+    chain = _chain(inner, rule, tolerance, None if sides is None else (sides - centre) / scale)
     conversion = chain.conversion
     if sides is not None and conversion.box is not None:
         conversion = replace(conversion, box=torch.from_numpy(sides))
@@ -77,22 +83,37 @@ def to_network(
     return build(replace(chain, prefix=prefix, conversion=conversion), dtype)
 
 
-def as_spline(model: Any) -> Spline:
-    """Return the spline of a spline or of a fitted estimator."""
-    spline = model if isinstance(model, Spline) else getattr(model, "spline_", None)
-    if not isinstance(spline, Spline):
-        raise NetworkError(
-            f"only a Spline or an estimator fitted to one becomes a network, got {type(model).__name__}; "
-            f"fit it first if it is an estimator"
-        )
-    return spline
+def as_function(model: Any) -> Spline | LatticePWL | MaxSum:
+    """Return the function of a model; what has none becomes a network no more."""
+    try:
+        function = as_pwl(model)
+    except DataError as error:
+        raise NetworkError(str(error)) from None
+    if isinstance(function, Spline):
+        require_piecewise_linear(function)
+    return function
 
 
-def _feature_units(model: Any, spline: Spline) -> tuple[Floats, Floats]:
+def _chain(function: Spline | LatticePWL | MaxSum, rule: Activation, tolerance: float | None, box: Any) -> Chain:
+    if isinstance(function, Spline):
+        return spline_chain(function, rule, tolerance=tolerance, box=box)
+    sides = None if box is None else box_sides(box, function.inputs)
+    return piecewise_chain(function, rule, tolerance=tolerance, sides=sides)
+
+
+def _rescale(function: Spline | LatticePWL | MaxSum, centre: Floats, scale: Floats) -> Spline | LatticePWL | MaxSum:
+    if isinstance(function, Spline):
+        return rescale_spline(function, centre, scale)
+    return rescale_piecewise(function, centre, scale)
+
+
+def _feature_units(model: Any, spline: Spline | LatticePWL | MaxSum) -> tuple[Floats, Floats]:
     """Centre and scale of the features: those of the training rows if the model remembers them, else of the knots."""
     fit = getattr(model, "fit_", None)
     if fit is not None:
         return fit.feature_centre, fit.feature_scale
+    if not isinstance(spline, Spline):  # nothing says where its data lie
+        return np.zeros(spline.inputs), np.ones(spline.inputs)
     d = len(spline.feature_names)
     centre, scale = np.zeros(d), np.ones(d)
     for f, knots in knots_by_feature(spline.terms).items():

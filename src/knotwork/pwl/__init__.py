@@ -1,0 +1,1 @@
+"""Continuous piecewise-linear functions from anywhere: their lattice form, their pieces, and fits of them."""
