@@ -42,7 +42,7 @@ TRAIN_SHARE = 0.7
 # Of the training rows: learning rates and best epochs are chosen on them, and nothing is fitted to them.
 VALIDATION_SHARE = 0.15
 # Settings were tried out on seeds below this; those of the report had never been looked at.
-FIRST_SEED = 1000
+FIRST_SEED = 2000
 # The networks of a set. "converted" is the library's own way to fill new units, the next two the other ways.
 STARTS = ("converted", "hinge fill", "zero fill", "random")
 FILL = {"converted": "random", "hinge fill": "hinge", "zero fill": "zero"}
