@@ -2,6 +2,8 @@ import os
 
 # scikit-learn skips its array-API check without this; it must be set before scipy is imported.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
+# Tests run beside each other, and threads of small matrix products that wait for one another take longer than none.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from hypothesis import HealthCheck, settings
 

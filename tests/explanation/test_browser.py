@@ -12,7 +12,18 @@ from tests.explanation.browser import BROWSER, DRIVER, MISSING, browser, request
 
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason=MISSING)
 
-SECTIONS = ["overview", "quality", "importance", "effects", "row", "knots", "training", "drift", "sparsity"]
+SECTIONS = [
+    "overview",
+    "quality",
+    "importance",
+    "effects",
+    "interactions",
+    "row",
+    "knots",
+    "training",
+    "drift",
+    "sparsity",
+]
 CHARTS = ["importance-chart", "row-chart", "training-chart", "drift-chart", "inputs-chart", "sparsity-chart"]
 TABLES = ["quality-table", "knots-table", "knot-rows", "units-table"]
 

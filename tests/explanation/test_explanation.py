@@ -154,12 +154,13 @@ def test_codes_and_back():
 
 def test_knots_rows_carry_the_value(abalone):
     net, X, y = abalone
+    encoded = pd.DataFrame(net.encoder_.encode(X), columns=list(net.encoder_.feature_names))
     mars = kw.MarsRegressor().fit(X, y)
     for explanation in (kw.explain(mars), kw.explain(mars, X), kw.explain(net, X, y)):
         frame = explanation.knots
         assert len(frame) > 3
         for feature, knot, count, rows in frame[["feature", "knot", "count", "rows"]].itertuples(index=False):
-            column = X[feature].to_numpy()
+            column = encoded[feature].to_numpy()
             assert len(rows) == min(count, 1000) > 0
             assert (column[rows] == knot).all()
             assert count == (column == knot).sum()

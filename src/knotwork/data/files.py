@@ -136,6 +136,9 @@ def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: 
 def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
+    # Numbers to the last bit: what pandas does by itself since 3.1, where the option is deprecated.
+    since = tuple(map(int, pd.__version__.split(".")[:2]))
+    precise: dict[str, Any] = {} if since >= (3, 1) else {"float_precision": "round_trip"}
     try:
         with warnings.catch_warnings():
             # It only warns of fields that it drops.
@@ -144,7 +147,7 @@ def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.D
             yield from pd.read_csv(
                 path, sep=dialect.delimiter, decimal=dialect.decimal, header=0, names=list(dialect.names),
                 index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False, na_values=list(MISSING),
-                skipinitialspace=True, encoding="utf-8-sig", low_memory=False,
+                skipinitialspace=True, encoding="utf-8-sig", low_memory=False, **precise,
                 chunksize=max(1000, BLOCK // len(dialect.names)), compression=_compression(path),
             )  # fmt: skip
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:

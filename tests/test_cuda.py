@@ -1,0 +1,58 @@
+"""Networks on a GPU: the same results as on the CPU, up to single precision. Skipped where there is none."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_breast_cancer
+from torch import nn
+
+import knotwork as kw
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use")
+
+
+def test_a_regressor_trains_on_the_gpu_as_on_the_cpu():
+    X, y = kw.datasets.load_wine_quality("red")
+    models = {
+        device: kw.SplineNetRegressor(hidden=(64, 64), epochs=10, device=device, random_state=0).fit(X, y)
+        for device in ("cpu", "cuda")
+    }
+    assert {p.device.type for p in models["cuda"].network_.parameters()} == {"cuda"}
+    losses = {device: model.history_.validation_loss for device, model in models.items()}
+    np.testing.assert_allclose(losses["cuda"][0], losses["cpu"][0], rtol=1e-4)
+    np.testing.assert_allclose(losses["cuda"][5], losses["cpu"][5], rtol=2e-2)
+    assert models["cuda"].predict(X).shape == (len(X),)
+
+
+def test_a_saved_network_of_the_gpu_loads_anywhere(tmp_path):
+    X, y = kw.datasets.load_wine_quality("red")
+    model = kw.SplineNetRegressor(hidden=(32,), epochs=2, device="cuda", random_state=0).fit(X, y)
+    kw.save(model, tmp_path / "model")
+    np.testing.assert_allclose(kw.load(tmp_path / "model").predict(X), model.predict(X), rtol=1e-6)
+
+
+def test_a_classifier_trains_on_the_gpu():
+    X, y = load_breast_cancer(return_X_y=True)
+    model = kw.SplineNetClassifier(hidden=(64, 64), epochs=5, device="cuda", random_state=0).fit(X, y)
+    losses = model.history_.validation_loss
+    assert losses[model.history_.best_epoch] <= losses[0]
+    assert model.score(X, y) > 0.95
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_init_keeps_device_and_dtype(dtype):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 4))
+    y = np.abs(X[:, 0]) + np.maximum(X[:, 1], 0)
+    net = nn.Sequential(nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 16), nn.ReLU(), nn.Linear(16, 1)).to("cuda", dtype)
+    report = kw.init_(net, torch.from_numpy(X).to("cuda", dtype), torch.from_numpy(y).to("cuda"), random_state=0)
+    assert {(p.device.type, p.dtype) for p in net.parameters()} == {("cuda", dtype)}
+    assert report.max_difference < (1e-9 if dtype == torch.float64 else 1e-3)
+
+
+def test_train_works_where_the_network_is():
+    X, y = kw.datasets.load_wine_quality("red")
+    net = kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y), fold=False), (64, 64), random_state=0).to("cuda")
+    history = kw.train(net, X.to_numpy(), y.to_numpy(), epochs=5, random_state=0)
+    assert history.validation_loss[history.best_epoch] <= history.validation_loss[0]
+    assert {p.device.type for p in net.parameters()} == {"cuda"}
