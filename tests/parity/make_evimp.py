@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 
+from tests.parity.cases import all_cases
 from tests.parity.make_reference import HERE, run_earth
 
 
 def main() -> None:
-    lines = [json.dumps(found) for found in run_earth("evimp_reference.R")]
+    lines = [json.dumps(found) for found in run_earth("evimp_reference.R", all_cases())]
     (HERE / "evimp_reference.json").write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
