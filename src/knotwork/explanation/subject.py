@@ -8,7 +8,7 @@ column of the user's table (a category by its position), which is what people mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from knotwork.data.table import Column, TableEncoder, as_frame, require_finite
 from knotwork.errors import DataError
+from knotwork.pwl.lattice import LatticePWL
+from knotwork.pwl.maxsum import MaxSum
 from knotwork.spline.model import Floats, Spline, Term
 
 if TYPE_CHECKING:
@@ -93,21 +95,26 @@ class Rows:
 
 
 def read_model(model: Any) -> Subject:
-    """Take apart a Spline, a fitted estimator or a Sequential of Linear and activation."""
+    """Take apart a Spline, another piecewise-linear function, a fitted estimator or a Sequential."""
     if isinstance(model, Spline):
         encoder = TableEncoder(tuple(Column(name) for name in model.feature_names))
         return Subject("Spline", encoder, _output_names(model.intercept.size, None), spline=model)
     if type(model).__module__.partition(".")[0] == "torch" or hasattr(model, "named_parameters"):
         return _read_network(model)
+    if isinstance(model, (LatticePWL, MaxSum)):
+        return replace(_read_network(_as_network(model)), kind=type(model).__name__)
     if not hasattr(model, "get_params"):
         raise DataError(
-            f"explain takes a Spline, a fitted estimator of knotwork or a network, got {type(model).__name__}"
+            f"explain takes a Spline, a LatticePWL, a fitted estimator of knotwork or a network, got "
+            f"{type(model).__name__}"
         )
     if not hasattr(model, "encoder_"):
         raise DataError(f"explain takes a fitted model, this {type(model).__name__} is not; call fit(X, y) first")
     classes = tuple(model.classes_) if hasattr(model, "classes_") else None
     spline: Spline | None = getattr(model, "spline_", None)
     network = getattr(model, "network_", None)
+    if network is None and hasattr(model, "pwl_"):
+        network = _as_network(model)  # exact, and what a network has can be looked at
     chain = start = None
     if network is not None:
         from knotwork.network.chain import read_chain
@@ -131,9 +138,17 @@ def read_model(model: Any) -> Subject:
 
 
 def _least_squares(fit: Any) -> SplineFit | None:
-    """Return a fit's search for terms: itself, unless it went on to a likelihood."""
+    """Return a fit's search for terms: itself, unless it went on to a likelihood or had no terms."""
     found: SplineFit | None = getattr(fit, "search", fit)
-    return found
+    return found if hasattr(found, "pruning") else None
+
+
+def _as_network(model: Any) -> Any:
+    import torch
+
+    from knotwork.network.convert import to_network
+
+    return to_network(model, dtype=torch.float64)
 
 
 def _read_network(net: Any) -> Subject:
