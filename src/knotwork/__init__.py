@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from knotwork.io import load as load
     from knotwork.io import save as save
     from knotwork.network.convert import to_network as to_network
+    from knotwork.network.heads import init_head_ as init_head_
     from knotwork.network.init import init_ as init_
     from knotwork.network.reshape import deepen as deepen
     from knotwork.network.reshape import reshape as reshape
@@ -48,6 +49,7 @@ _HOME = {
     "export_onnx": "knotwork.export",
     "explain": "knotwork.explanation.explanation",
     "init_": "knotwork.network.init",
+    "init_head_": "knotwork.network.heads",
     "load": "knotwork.io",
     "reshape": "knotwork.network.reshape",
     "save": "knotwork.io",
