@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from knotwork.spline.model import CHUNK, Floats
 
@@ -57,27 +58,29 @@ def fit_scores(X: NDArray[np.floating], y: Floats) -> Scores:
         right += z.T @ (y[rows] - centre)
     scale = np.sqrt(np.diagonal(gram) / n)
     scale = np.where(scale > 1e-12 * np.abs(mean), scale, np.inf)  # a constant has no say
-    sizes, axes = np.linalg.eigh(gram / scale / scale[:, None])
+    with threadpool_limits(1, user_api="blas"):  # its threads wait for each other, for seconds on a busy machine
+        sizes, axes = np.linalg.eigh(gram / scale / scale[:, None])
     sizes, right = np.maximum(sizes, 0.0), axes.T @ (right / scale[:, None])
     turned = axes / scale[:, None]  # to coordinates in which the Gram matrix is diagonal
     shrunk = 1 / (sizes + n * RIDGES[:, None])  # (ridges, d)
     spread = np.maximum(y.var(axis=0), np.finfo(float).tiny)
     errors = np.zeros(len(RIDGES))
     for rows in chunks:
-        z = (X[rows] - mean) @ turned
-        for k, inverse in enumerate(shrunk):
-            errors[k] += (np.square(_left_out_residual(z, inverse, right, y[rows] - centre, n)) / spread).sum()
+        residuals = _left_out_residuals((X[rows] - mean) @ turned, shrunk, right, y[rows] - centre, n)
+        errors += (np.square(residuals) / spread).sum(axis=(0, 2))
     best = int(np.argmin(errors))
     held_out = np.empty(y.shape)
     for rows in chunks:
         z = (X[rows] - mean) @ turned
-        held_out[rows] = y[rows] - _left_out_residual(z, shrunk[best], right, y[rows] - centre, n)
+        held_out[rows] = y[rows] - _left_out_residuals(z, shrunk[best:][:1], right, y[rows] - centre, n)[:, 0]
     weight = turned @ (shrunk[best][:, None] * right)
     return Scores(weight, centre - mean @ weight, held_out, float(RIDGES[best]))
 
 
-def _left_out_residual(z: Floats, inverse: Floats, right: Floats, y: Floats, n: int) -> Floats:
-    """Return y − its prediction without it, in coordinates in which the Gram matrix is diagonal."""
-    leverage = 1 / n + np.square(z) @ inverse
-    residual: Floats = (y - z @ (inverse[:, None] * right)) / np.maximum(1 - leverage, 1e-6)[:, None]
-    return residual
+def _left_out_residuals(z: Floats, shrunk: Floats, right: Floats, y: Floats, n: int) -> Floats:
+    """Return y − its prediction without it, in coordinates in which the Gram matrix is diagonal: (rows, ridges, p)."""
+    leverage = 1 / n + np.square(z) @ shrunk.T
+    maps = (shrunk.T[:, :, None] * right[:, None, :]).reshape(len(right), -1)
+    fitted = (z @ maps).reshape(len(z), len(shrunk), -1)
+    residuals: Floats = (y[:, None] - fitted) / np.maximum(1 - leverage, 1e-6)[:, :, None]
+    return residuals
