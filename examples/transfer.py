@@ -17,6 +17,9 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -94,6 +97,8 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=112, help="pixels to which the sides of an image are enlarged")
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--penalty", type=float, help="of a knot; the default depends on the number of features")
+    parser.add_argument("--compare", action="store_true", help="fit other classifiers to the same features as well")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--data", type=Path, default=DATA)
     arguments = parser.parse_args()
@@ -108,7 +113,15 @@ def main() -> None:
     # The network is frozen, so what it makes of an image is kept; the head is trained on that.
     kept: list[Tensor] = []
     keep = model[1]._dropout.register_forward_hook(lambda module, inputs, output: kept.append(output))
-    report = kw.init_head_(model, "1._fc", (images, labels), hidden=(arguments.hidden,), random_state=0, verbose=1)
+    report = kw.init_head_(
+        model,
+        "1._fc",
+        (images, labels),
+        hidden=(arguments.hidden,),
+        penalty=arguments.penalty,
+        random_state=0,
+        verbose=1,
+    )
     features = torch.cat(kept)
     kept.clear()
     with torch.no_grad():
@@ -139,6 +152,18 @@ def main() -> None:
                 clocks.append(seconds)
             cells = " | ".join(f"{value:.1f}" for value in np.mean(runs, axis=0))
             print(f"| {name} | {rate:g} | {cells} | {fit + np.mean(clocks):.1f} |")
+    if arguments.compare:
+        compare(features, labels, *held_out)
+
+
+def compare(*tensors: Tensor) -> None:
+    features, labels, test_features, test_labels = (tensor.cpu().numpy() for tensor in tensors)
+    rivals = {f"logistic regression, C = {c}": LogisticRegression(C=c, max_iter=300) for c in (0.001, 0.01, 0.1)}
+    rivals["MarsClassifier of 200 terms"] = kw.MarsClassifier(max_terms=201)
+    print()
+    for name, rival in rivals.items():
+        fitted = make_pipeline(StandardScaler(), rival).fit(features, labels)
+        print(f"{name}: {100 * fitted.score(test_features, test_labels):.1f} %")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,18 @@ def capture(model: nn.Module, entry: nn.Module, name: str, data: Any, *, batch_s
             advance()
     if not features:
         raise NetworkError("data must hold rows, got none: the loader yields nothing (a loader that was used up?)")
-    return Codes(np.concatenate(features), np.concatenate(targets))
+    return Codes(_joined(features), np.concatenate(targets))
+
+
+def _joined(parts: list[NDArray[np.floating]]) -> NDArray[np.floating]:
+    """Put batches into one table; each is let go of once it is there, so that there are never two tables."""
+    whole = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=np.result_type(*parts))
+    end = len(whole)
+    while parts:
+        part = parts.pop()
+        whole[end - len(part) : end] = part
+        end -= len(part)
+    return whole
 
 
 def _one_input(caught: list[Any], name: str, rows: int) -> NDArray[np.floating]:

@@ -243,7 +243,7 @@ def _fit(
     if target.classes is not None:
         y = indicators(target.values, np.bincount(target.values, minlength=len(target.classes)) / len(X))
     scored = most_telling(X, y, MOST_SCORED)
-    scores = fit_scores(X[:, scored], y)
+    scores = fit_scores(X if len(scored) == X.shape[1] else X[:, scored], y)
     own = most_telling(X, y - scores.held_out, max_features) if widths else np.arange(0)
     p = y.shape[1]
     weight = np.zeros((X.shape[1], p + len(own)))
@@ -307,7 +307,9 @@ def _find_head(model: nn.Module, head: str) -> nn.Module:
         raise NetworkError(f"the model has no submodule '{head}'; its heads may be {_candidates(model)}")
     for name, parameter in model.named_parameters():
         if parameter.is_meta or torch.nn.parameter.is_lazy(parameter):
-            raise NetworkError(f"the model must hold its weights to be run, got '{name}' without data; load them first")
+            raise NetworkError(
+                f"the model must hold its weights to be run, got '{name}' without data; load them or run it once first"
+            )
     return module
 
 
