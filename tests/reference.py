@@ -211,3 +211,16 @@ def multinomial_logits(
     table = table - table.mean(axis=1, keepdims=True)
     coef = table[1:] / units[:, None]
     return table[0] - np.average(basis, axis=0, weights=weights) @ coef, coef
+
+
+def ridge_without_each_row(X, y, ridge):
+    """Predict every row by the ridge regression of the others; (N, d), (N, p) → (N, p). All rows set the units."""
+    n, d = X.shape
+    scale = X.std(axis=0)
+    Z = np.column_stack([np.ones(n), (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)])
+    penalty = np.diag([0.0, *[ridge * n] * d])
+    predicted = np.empty(y.shape)
+    for i in range(n):
+        A, b = np.delete(Z, i, axis=0), np.delete(y, i, axis=0)
+        predicted[i] = Z[i] @ np.linalg.solve(A.T @ A + penalty, A.T @ b)
+    return predicted
