@@ -22,12 +22,11 @@ from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Layer, build
 from knotwork.network.coordinates import fold
 from knotwork.network.features import capture
+from knotwork.network.find import find_chain, find_head, require_own
 from knotwork.network.init import (
     CHECKED_ROWS,
-    TRANSPARENT,
     as_logits,
     default_threshold,
-    find_chain,
     fit_start,
     place_,
     require_options,
@@ -140,7 +139,7 @@ def init_head_(
     hidden : widths of hidden layers: the head, whatever it is, is replaced by Linear and ReLU layers of these widths
     outputs : of the new head; None is one per class or column of y
     max_features : most features, the most telling ones, that the search looks at beside the scores of all
-    max_rows : most rows, evenly spaced, to fit to
+    max_rows : most rows to fit to; of more, as many are chosen at random, the same ones each time
     penalty : cost of a knot in the search; None is 2 (3 with interactions) or, with d features, 2·ln d − 2 if that is
         more, since the best of many features is a good one by chance
     fill, max_terms, max_degree, threshold, ridge, random_state, n_jobs : as in ``init_``
@@ -168,13 +167,13 @@ def init_head_(
     for name, number in (("max_features", max_features), ("max_rows", max_rows), ("batch_size", batch_size)):
         if not number >= 2:
             raise NetworkError(f"{name} must be at least 2, got {number!r}")
-    module = _find_head(model, head)
+    module = find_head(model, head)
     widths: tuple[int, ...]
     if hidden is None:
         if outputs is not None:
             raise NetworkError("outputs is for a new head, got no hidden=; the head's last Linear has its outputs")
         linears, rule = find_chain(module, least=1)
-        _require_own(model, module, head)
+        require_own(model, module, head)
         widths, outputs = tuple(m.out_features for m in linears[:-1]), linears[-1].out_features
     else:
         linears, rule, widths = [], activation_rule("relu"), tuple(int(width) for width in hidden)
@@ -184,13 +183,15 @@ def init_head_(
     start = time.perf_counter()
     codes = capture(model, linears[0] if linears else module, head, data, batch_size=batch_size, show=verbose > 0)
     captured = time.perf_counter()
-    step = -(-len(codes.features) // max_rows)
-    X = codes.features[::step]
-    target = _read_targets(codes.targets[::step], outputs or _count_outputs(codes.targets, task), task)
-    if outputs is None:
-        outputs = target.values.shape[1] if target.classes is None else len(target.classes)
-    require_target(target, len(X), outputs)
+    rows = len(codes.features)
+    outputs = outputs or _count_outputs(codes.targets, task)
+    target = _read_targets(codes.targets, outputs, task)
+    require_target(target, rows, outputs)
     require_room(widths, outputs)
+    X = codes.features
+    if rows > max_rows:  # at random: every second row may be of one class
+        chosen = np.sort(np.random.default_rng(0).choice(rows, max_rows, replace=False))
+        X, target = X[chosen], replace(target, values=target.values[chosen])
     degree_penalty = 2.0 if max_degree == 1 else 3.0
     options = FitOptions(
         max_terms=max_terms, max_degree=max_degree, threads=thread_count(n_jobs),
@@ -209,7 +210,7 @@ def init_head_(
         parent, _, name = head.rpartition(".")
         setattr(model.get_submodule(parent), name, replaced)
     own = {f for term in spline.terms for f in term.features if projection.names[f].startswith("x")}
-    notes = [LINEAR_NOTE] * (not widths) + [f"fitted to {len(X)} of {len(codes.features)} rows"] * (step > 1)
+    notes = [LINEAR_NOTE] * (not widths) + [f"fitted to {len(X)} of {rows} rows"] * (rows > len(X))
     return HeadReport(
         spline=spline,
         projection=projection,
@@ -295,41 +296,6 @@ def _chain(
     if widths:
         return replace(chain, hidden=(composed, *chain.hidden[1:])), size
     return replace(chain, output=composed), size
-
-
-def _find_head(model: nn.Module, head: str) -> nn.Module:
-    """Return the submodule of that name, if there is one and it holds numbers."""
-    try:
-        module = model.get_submodule(head) if head else None
-    except AttributeError:
-        module = None
-    if module is None:
-        raise NetworkError(f"the model has no submodule '{head}'; its heads may be {_candidates(model)}")
-    for name, parameter in model.named_parameters():
-        if parameter.is_meta or torch.nn.parameter.is_lazy(parameter):
-            raise NetworkError(
-                f"the model must hold its weights to be run, got '{name}' without data; load them or run it once first"
-            )
-    return module
-
-
-def _candidates(model: nn.Module) -> str:
-    """List the submodules that end in a Linear, the last first, since heads come last."""
-    found = []
-    for name, module in model.named_modules():
-        leaves = [m for m in module.modules() if not list(m.children()) and not isinstance(m, TRANSPARENT)]
-        if name and isinstance(module, (nn.Linear, nn.Sequential)) and leaves and isinstance(leaves[-1], nn.Linear):
-            found.append(f"'{name}'")
-    return ", ".join(found[::-1][:8]) or "none: no submodule ends in a Linear (hidden=(…) replaces any other)"
-
-
-def _require_own(model: nn.Module, module: nn.Module, head: str) -> None:
-    """Refuse a head that shares its weights with the rest of the model, which is not to change."""
-    inside = set(module.modules())
-    outside = {id(p) for m in model.modules() if m not in inside for p in m.parameters(recurse=False)}
-    for name, parameter in module.named_parameters():
-        if id(parameter) in outside:
-            raise NetworkError(f"'{head}.{name}' must belong to the head alone, got one that the model uses elsewhere")
 
 
 def _count_outputs(y: NDArray[Any], task: str) -> int:

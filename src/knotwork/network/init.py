@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 import warnings
 from collections.abc import Sequence
@@ -15,10 +14,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError, ScaleWarning
-from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.activations import Activation
 from knotwork.network.assemble import count_units
 from knotwork.network.chain import Chain, Layer, build
 from knotwork.network.coordinates import Coordinates, fold
+from knotwork.network.find import find_chain
 from knotwork.network.losses import LogLoss, SquaredError
 from knotwork.network.reshape import FILLS
 from knotwork.network.starts import fit_classes_to_width, fit_spline_to_width, ridge_refit, spline_start
@@ -27,13 +27,6 @@ from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
 
-TRANSPARENT = (nn.modules.dropout._DropoutNd, nn.Flatten, nn.Identity)
-NORMALISING = (
-    nn.modules.batchnorm._NormBase,
-    nn.LayerNorm,
-    nn.GroupNorm,
-    getattr(nn, "RMSNorm", nn.LayerNorm),  # torch 2.4
-)
 # Rows on which the module is run to see that it computes the spline.
 CHECKED_ROWS = 1024
 # Ratio of the features' deviations, or of a mean to its deviation, that training will suffer from.
@@ -234,68 +227,6 @@ def place_(
             layer.load_state_dict(state)
         raise
     return difference
-
-
-def find_chain(module: nn.Module, least: int = 2) -> tuple[list[nn.Linear], Activation]:
-    """Return the Linear layers, ``least`` or more, and the activation between them; refuse what cannot be handled."""
-    # A parametrised Linear has children too.
-    leaves = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear) or not list(m.children())]
-    leaves = [(name, m) for name, m in leaves if ".parametrizations." not in f".{name}"]
-    chain: list[tuple[str, nn.Module]] = []
-    for name, m in leaves:
-        if isinstance(m, TRANSPARENT):
-            continue
-        if isinstance(m, NORMALISING):
-            raise NetworkError(
-                f"{type(m).__name__} at '{name}' rescales whatever passes through it, so that no start survives it; "
-                f"leave it out, or put it in front of the first Linear and pass what comes out of it"
-            )
-        if not isinstance(m, nn.Linear):
-            activation_rule(m)  # refuses other modules with the list of what works
-        chain.append((name, m))
-    linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
-    if len(linears) < least:
-        rule = "two Linear layers (hinges need a hidden layer)" if least == 2 else "one Linear layer"
-        raise NetworkError(
-            f"the module must hold a chain of at least {rule}, got {len(linears)} in {type(module).__name__}"
-        )
-    for name, m in linears:
-        if m.bias is None:
-            raise NetworkError(f"'{name}' must have a bias to place its knots; make it with bias=True")
-        if not {"weight", "bias"} <= dict(m.named_parameters(recurse=False)).keys():
-            raise NetworkError(f"'{name}' is parametrised; initialise first, then register the parametrisation")
-        if not (m.weight.requires_grad and m.bias.requires_grad):
-            raise NetworkError(f"'{name}' is frozen (requires_grad=False); initialise first, then freeze")
-    for (_, first), (name, second) in itertools.pairwise(linears):
-        if first.out_features != second.in_features:
-            raise NetworkError(
-                f"the Linear layers must follow one another, '{name}' takes {second.in_features} features and the one "
-                f"before it makes {first.out_features}"
-            )
-    return [m for _, m in linears], _activation_between(chain)
-
-
-def _activation_between(chain: list[tuple[str, nn.Module]]) -> Activation:
-    activations = [m for _, m in chain if not isinstance(m, nn.Linear)]
-    if not activations:
-        return activation_rule("relu")  # called in forward, then; running the module will tell
-    rules = [activation_rule(m) for m in activations]
-    if len(activations) == 1:
-        return rules[0]  # perhaps called several times; running the module will tell
-    kinds = [isinstance(m, nn.Linear) for _, m in chain]
-    if kinds != [k % 2 == 0 for k in range(len(chain))] or len(chain) % 2 == 0:
-        raise NetworkError(
-            f"Linear layers and activations must take turns and end with a Linear, got "
-            f"{' → '.join(type(m).__name__ for _, m in chain)}"
-        )
-    if any(replace(rule, module=rules[0].module) != rules[0] for rule in rules):
-        raise NetworkError(f"all activations must be alike, got {', '.join(map(_describe, activations))}")
-    return rules[0]
-
-
-def _describe(activation: nn.Module) -> str:
-    slope = f" of slope {float(activation.weight.detach()):g}" if isinstance(activation, nn.PReLU) else ""
-    return f"{activation}{slope}"
 
 
 def _read(X: Any, y: Any, linears: list[nn.Linear], task: str) -> tuple[Floats, Target]:
