@@ -223,3 +223,16 @@ def chord_error(curve, low: float, high: float, knots: np.ndarray) -> float:
     """Largest distance between a curve and the polygon through its values at the knots, on a fine grid."""
     x = np.linspace(low, high, 20_001)
     return float(np.abs(curve(x) - np.interp(x, knots, curve(knots))).max())
+
+
+def ridge_without_each_row(X, y, ridge):
+    """Predict every row by the ridge regression of the others; (N, d), (N, p) → (N, p). All rows set the units."""
+    n, d = X.shape
+    scale = X.std(axis=0)
+    Z = np.column_stack([np.ones(n), (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)])
+    penalty = np.diag([0.0, *[ridge * n] * d])
+    predicted = np.empty(y.shape)
+    for i in range(n):
+        A, b = np.delete(Z, i, axis=0), np.delete(y, i, axis=0)
+        predicted[i] = Z[i] @ np.linalg.solve(A.T @ A + penalty, A.T @ b)
+    return predicted

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from knotwork.io import load as load
     from knotwork.io import save as save
     from knotwork.network.convert import to_network as to_network
+    from knotwork.network.heads import init_head_ as init_head_
     from knotwork.network.init import init_ as init_
     from knotwork.network.regions import from_network as from_network
     from knotwork.network.reshape import deepen as deepen
@@ -68,6 +69,7 @@ _HOME = {
     "explain": "knotwork.explanation.explanation",
     "from_network": "knotwork.network.regions",
     "init_": "knotwork.network.init",
+    "init_head_": "knotwork.network.heads",
     "load": "knotwork.io",
     "network_size": "knotwork.network.size",
     "reshape": "knotwork.network.reshape",

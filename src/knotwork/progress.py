@@ -51,3 +51,17 @@ def epoch_progress(show: bool, epochs: int) -> Iterator[Callable[[int, History, 
             )
 
         yield report
+
+
+@contextmanager
+def batch_progress(show: bool, batches: int | None) -> Iterator[Callable[[], None]]:
+    """Yield a function that shows one more batch of rows that a network has run on."""
+    if not show:
+        yield lambda: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("features: batch {task.completed}"), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress:
+        task = progress.add_task("features", total=batches)
+        yield lambda: progress.advance(task)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,10 +14,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError, ScaleWarning
-from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.activations import Activation
 from knotwork.network.assemble import count_units
-from knotwork.network.chain import Layer, build
+from knotwork.network.chain import Chain, Layer, build
 from knotwork.network.coordinates import Coordinates, fold
+from knotwork.network.find import find_chain
 from knotwork.network.losses import LogLoss, SquaredError
 from knotwork.network.reshape import FILLS
 from knotwork.network.starts import fit_classes_to_width, fit_spline_to_width, ridge_refit, spline_start
@@ -26,13 +27,6 @@ from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
 
-TRANSPARENT = (nn.modules.dropout._DropoutNd, nn.Flatten, nn.Identity)
-NORMALISING = (
-    nn.modules.batchnorm._NormBase,
-    nn.LayerNorm,
-    nn.GroupNorm,
-    getattr(nn, "RMSNorm", nn.LayerNorm),  # torch 2.4
-)
 # Rows on which the module is run to see that it computes the spline.
 CHECKED_ROWS = 1024
 # Ratio of the features' deviations, or of a mean to its deviation, that training will suffer from.
@@ -105,6 +99,46 @@ def init_(
     True
     """
     start = time.perf_counter()
+    require_options(fill, max_terms, max_degree, penalty, threshold, ridge)
+    linears, rule = find_chain(module)
+    rows, target = _read(X, y, linears, task)
+    outputs = linears[-1].out_features
+    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (len(rows),) or not np.isfinite(weight).all() or (weight <= 0).any():
+        raise NetworkError(f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape}")
+    loss = SquaredError() if target.classes is None else LogLoss(outputs)
+    coordinates = loss.coordinates(rows, target.values, weight)
+    _warn_of_scales(coordinates)
+    widths = tuple(layer.out_features for layer in linears[:-1])
+    require_room(widths, outputs)
+    options = FitOptions(
+        max_terms=max_terms, max_degree=max_degree, penalty=penalty, threads=thread_count(n_jobs),
+        threshold=default_threshold(target) if threshold is None else threshold,
+    )  # fmt: skip
+    names = [f"x{k}" for k in range(rows.shape[1])]
+    weights = None if sample_weight is None else weight
+    spline = fit_start(rows, target, outputs, weights, names, options, rule, widths, ridge)
+    rng = np.random.default_rng(random_state)
+    chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
+
+    size = coordinates.y_scale + np.abs(coordinates.y_centre).max()
+    difference = place_(module, linears, chain, _shown(module, X), spline(rows[:CHECKED_ROWS]), float(size))
+    return InitReport(
+        spline=spline,
+        units=units_of(spline, rule, widths, outputs),
+        max_difference=float(difference.max()),
+        mean_difference=float(difference.mean()),
+        seconds=time.perf_counter() - start,
+        task=target.task,
+        classes=target.classes,
+    )
+
+
+def require_options(
+    fill: str, max_terms: int | None, max_degree: int, penalty: float | None, threshold: float | None,
+    ridge: float | None,
+) -> None:  # fmt: skip
+    """Refuse options of a start that cannot be."""
     for fine, text, got in (
         (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
         (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
@@ -115,135 +149,84 @@ def init_(
     ):
         if not fine:
             raise NetworkError(f"{text}, got {got!r}")
-    linears, rule = _find_chain(module)
-    rows, target = _read(X, y, linears, task)
-    outputs = linears[-1].out_features
-    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (len(rows),) or not np.isfinite(weight).all() or (weight <= 0).any():
-        raise NetworkError(f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape}")
-    loss = SquaredError() if target.classes is None else LogLoss(outputs)
-    coordinates = loss.coordinates(rows, target.values, weight)
-    _warn_of_scales(coordinates)
-    widths = tuple(layer.out_features for layer in linears[:-1])
-    carry = 2 * outputs
+
+
+def require_room(widths: Sequence[int], outputs: int) -> None:
+    """Refuse layers behind the first that cannot carry the outputs."""
     for k, width in enumerate(widths[1:], start=1):
-        if width < carry:
-            raise NetworkError(f"hidden layer {k} needs a width of at least {carry} to carry the outputs, got {width}")
-
-    options = FitOptions(
-        max_terms=max_terms, max_degree=max_degree, penalty=penalty, threads=thread_count(n_jobs),
-        threshold=(1e-3 if target.classes is None else 1e-4) if threshold is None else threshold,
-    )  # fmt: skip
-    names = [f"x{k}" for k in range(rows.shape[1])]
-    weights = None if sample_weight is None else weight
-    if target.classes is None:
-        spline = fit_spline_to_width(rows, target.values, weights, names, options, rule, widths)
-        spline = ridge_refit(spline, rows, target.values, weight, 1e-3 if ridge is None else ridge, coordinates)
-    else:
-        spline = fit_classes_to_width(
-            rows, target.values, len(target.classes), weights, names, options, rule, widths,
-            0.1 if ridge is None else ridge,
-        )  # fmt: skip
-        if outputs == 2:  # log-odds as two logits
-            spline = replace(
-                spline, intercept=np.array([-0.5, 0.5]) * spline.intercept, coef=spline.coef * np.array([-0.5, 0.5])
+        if width < 2 * outputs:
+            raise NetworkError(
+                f"hidden layer {k} needs a width of at least {2 * outputs} to carry the outputs, got {width}"
             )
-    rng = np.random.default_rng(random_state)
-    chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
 
-    before = [layer.state_dict() for layer in linears]
-    before = [{name: value.clone() for name, value in state.items()} for state in before]
+
+def units_of(spline: Spline, rule: Activation, widths: Sequence[int], outputs: int) -> tuple[int, ...]:
+    """Count the units that the function needs in each hidden layer."""
+    units = count_units(spline, rule.module)
+    return (*units, *(2 * outputs for _ in widths[len(units) :]))
+
+
+def default_threshold(target: Target) -> float:
+    """Least gain in R² for which the search goes on: a label says less than a number."""
+    return 1e-3 if target.classes is None else 1e-4
+
+
+def fit_start(
+    rows: Floats,
+    target: Target,
+    outputs: int,
+    weight: Floats | None,
+    names: Sequence[str],
+    options: FitOptions,
+    rule: Activation,
+    widths: Sequence[int],
+    ridge: float | None,
+) -> Spline:
+    """Fit the spline that a network of these hidden widths is to compute: (N, d) → (N, outputs)."""
+    if target.classes is None:
+        spline = fit_spline_to_width(rows, target.values, weight, names, options, rule, widths)
+        each = np.ones(len(rows)) if weight is None else weight
+        coordinates = Coordinates.of(rows, target.values, each)
+        return ridge_refit(spline, rows, target.values, each, 1e-3 if ridge is None else ridge, coordinates)
+    spline = fit_classes_to_width(
+        rows, target.values, len(target.classes), weight, names, options, rule, widths,
+        0.1 if ridge is None else ridge,
+    )  # fmt: skip
+    return as_logits(spline) if outputs == 2 else spline
+
+
+def as_logits(spline: Spline) -> Spline:
+    """Write log-odds as two logits."""
+    half = np.array([-0.5, 0.5])
+    return replace(spline, intercept=half * spline.intercept, coef=spline.coef * half)
+
+
+def place_(
+    module: nn.Module, linears: list[nn.Linear], chain: Chain, shown: Tensor, expected: Floats, size: float
+) -> Floats:
+    """Set the weights and run the module on rows to see that it computes what is expected; else nothing has changed.
+
+    Returns |module − expected|: (rows, outputs). ``size`` is that of the outputs.
+    """
+    expected = expected.reshape(len(shown), -1)
+    before = [{name: value.clone() for name, value in layer.state_dict().items()} for layer in linears]
     try:
         _set_weights(linears, (*chain.hidden, chain.output))
-        shown = _shown(module, X)
-        expected = spline(rows[:CHECKED_ROWS]).reshape(len(shown), -1)
-        difference = np.abs(_run(module, shown, expected.shape) - expected)
-        size = coordinates.y_scale + np.abs(coordinates.y_centre).max()
+        difference: Floats = np.abs(_run(module, shown, expected.shape) - expected)
         precision = 1e-9 if linears[0].weight.dtype == torch.float64 else 1e-3
         # What the dtype does to the spline on inputs of this scale is not the module's fault.
         rounding = np.abs(_run(build(chain, shown.dtype, shown.device), shown.flatten(1), expected.shape) - expected)
         if not difference.max() <= precision * size + chain.conversion.bound + 2 * rounding.max():
             raise NetworkError(
                 f"the module does not run its Linear layers in the order of their definition with "
-                f"{type(rule.module).__name__} in between (off by {difference.max():.3g} on the data); "
+                f"{type(chain.activation.module).__name__} in between (off by {difference.max():.3g} on the data); "
                 f"pass the part of it that does"
             )
     except BaseException:
         for layer, state in zip(linears, before, strict=True):
             layer.load_state_dict(state)
         raise
-    units = count_units(spline, rule.module)
-    return InitReport(
-        spline=spline,
-        units=(*units, *(carry for _ in widths[len(units) :])),
-        max_difference=float(difference.max()),
-        mean_difference=float(difference.mean()),
-        seconds=time.perf_counter() - start,
-        task=target.task,
-        classes=target.classes,
-    )
-
-
-def _find_chain(module: nn.Module) -> tuple[list[nn.Linear], Activation]:
-    """Return the Linear layers and the activation between them; refuse by name what cannot be handled."""
-    # A parametrised Linear has children too.
-    leaves = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear) or not list(m.children())]
-    leaves = [(name, m) for name, m in leaves if ".parametrizations." not in f".{name}"]
-    chain: list[tuple[str, nn.Module]] = []
-    for name, m in leaves:
-        if isinstance(m, TRANSPARENT):
-            continue
-        if isinstance(m, NORMALISING):
-            raise NetworkError(
-                f"{type(m).__name__} at '{name}' rescales whatever passes through it, so that no start survives it; "
-                f"leave it out, or put it in front of the first Linear and pass what comes out of it"
-            )
-        if not isinstance(m, nn.Linear):
-            activation_rule(m)  # refuses other modules with the list of what works
-        chain.append((name, m))
-    linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
-    if len(linears) < 2:
-        raise NetworkError(
-            f"the module must hold a chain of at least two Linear layers (hinges need a hidden layer), "
-            f"got {len(linears)} in {type(module).__name__}"
-        )
-    for name, m in linears:
-        if m.bias is None:
-            raise NetworkError(f"'{name}' must have a bias to place its knots; make it with bias=True")
-        if not {"weight", "bias"} <= dict(m.named_parameters(recurse=False)).keys():
-            raise NetworkError(f"'{name}' is parametrised; initialise first, then register the parametrisation")
-        if not (m.weight.requires_grad and m.bias.requires_grad):
-            raise NetworkError(f"'{name}' is frozen (requires_grad=False); initialise first, then freeze")
-    for (_, first), (name, second) in itertools.pairwise(linears):
-        if first.out_features != second.in_features:
-            raise NetworkError(
-                f"the Linear layers must follow one another, '{name}' takes {second.in_features} features and the one "
-                f"before it makes {first.out_features}"
-            )
-    return [m for _, m in linears], _activation_between(chain)
-
-
-def _activation_between(chain: list[tuple[str, nn.Module]]) -> Activation:
-    activations = [m for _, m in chain if not isinstance(m, nn.Linear)]
-    if not activations:
-        return activation_rule("relu")  # called in forward, then; running the module will tell
-    rules = [activation_rule(m) for m in activations]
-    if len(activations) == 1:
-        return rules[0]  # perhaps called several times; running the module will tell
-    kinds = [isinstance(m, nn.Linear) for _, m in chain]
-    if kinds != [k % 2 == 0 for k in range(len(chain))] or len(chain) % 2 == 0:
-        raise NetworkError(
-            f"Linear layers and activations must take turns and end with a Linear, got "
-            f"{' → '.join(type(m).__name__ for _, m in chain)}"
-        )
-    if any(replace(rule, module=rules[0].module) != rules[0] for rule in rules):
-        raise NetworkError(f"all activations must be alike, got {', '.join(map(_describe, activations))}")
-    return rules[0]
-
-
-def _describe(activation: nn.Module) -> str:
-    slope = f" of slope {float(activation.weight.detach()):g}" if isinstance(activation, nn.PReLU) else ""
-    return f"{activation}{slope}"
+    return difference
 
 
 def _read(X: Any, y: Any, linears: list[nn.Linear], task: str) -> tuple[Floats, Target]:
@@ -253,21 +236,27 @@ def _read(X: Any, y: Any, linears: list[nn.Linear], task: str) -> tuple[Floats, 
         raise NetworkError(f"the first Linear takes {linears[0].in_features} features, got X of shape {rows.shape}")
     outputs = linears[-1].out_features
     target = read_target(y, outputs, task)
-    if target.classes is None and target.values.shape != (len(rows), outputs):
+    require_target(target, len(rows), outputs)
+    if not np.isfinite(rows).all():
+        raise NetworkError("X must be finite, got NaN or inf; leave those rows out or fill them in")
+    return rows, target
+
+
+def require_target(target: Target, rows: int, outputs: int) -> None:
+    """Refuse targets that do not fit the rows and the outputs, or that there is nothing to learn from."""
+    if target.classes is None and target.values.shape != (rows, outputs):
         raise NetworkError(
-            f"y must have one row per row of X and one column per output, here {(len(rows), outputs)}, got "
+            f"y must have one row per row of X and one column per output, here {(rows, outputs)}, got "
             f"{target.values.shape}"
         )
-    if len(target.values) != len(rows):
-        raise NetworkError(f"y must have one label per row of X, here {len(rows)}, got {len(target.values)}")
-    if len(rows) < 2:
-        raise NetworkError(f"a spline needs at least 2 rows, got {len(rows)}")
+    if len(target.values) != rows:
+        raise NetworkError(f"y must have one label per row of X, here {rows}, got {len(target.values)}")
+    if rows < 2:
+        raise NetworkError(f"a spline needs at least 2 rows, got {rows}")
     if target.classes is not None and len(np.unique(target.values)) < 2:
         raise NetworkError("y must hold at least 2 classes, got one; add rows of another class")
-    for name, values in (("X", rows), ("y", target.values)):
-        if not np.isfinite(values).all():
-            raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
-    return rows, target
+    if not np.isfinite(target.values).all():
+        raise NetworkError("y must be finite, got NaN or inf; leave those rows out or fill them in")
 
 
 def _to_numpy(values: Any) -> Floats:

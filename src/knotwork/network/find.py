@@ -1,0 +1,117 @@
+"""Which layers of somebody's module can hold a spline, and which module of a larger network is meant."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from knotwork.errors import NetworkError
+from knotwork.network.activations import Activation, activation_rule
+
+TRANSPARENT = (nn.modules.dropout._DropoutNd, nn.Flatten, nn.Identity)
+NORMALISING = (
+    nn.modules.batchnorm._NormBase,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    getattr(nn, "RMSNorm", nn.LayerNorm),  # torch 2.4
+)
+
+
+def find_chain(module: nn.Module, least: int = 2) -> tuple[list[nn.Linear], Activation]:
+    """Return the Linear layers, ``least`` or more, and the activation between them; refuse what cannot be handled."""
+    # A parametrised Linear has children too.
+    leaves = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear) or not list(m.children())]
+    leaves = [(name, m) for name, m in leaves if ".parametrizations." not in f".{name}"]
+    chain: list[tuple[str, nn.Module]] = []
+    for name, m in leaves:
+        if isinstance(m, TRANSPARENT):
+            continue
+        if isinstance(m, NORMALISING):
+            raise NetworkError(
+                f"{type(m).__name__} at '{name}' rescales whatever passes through it, so that no start survives it; "
+                f"leave it out, or put it in front of the first Linear and pass what comes out of it"
+            )
+        if not isinstance(m, nn.Linear):
+            activation_rule(m)  # refuses other modules with the list of what works
+        chain.append((name, m))
+    linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
+    if len(linears) < least:
+        rule = "two Linear layers (hinges need a hidden layer)" if least == 2 else "one Linear layer"
+        raise NetworkError(
+            f"the module must hold a chain of at least {rule}, got {len(linears)} in {type(module).__name__}"
+        )
+    for name, m in linears:
+        if m.bias is None:
+            raise NetworkError(f"'{name}' must have a bias to place its knots; make it with bias=True")
+        if not {"weight", "bias"} <= dict(m.named_parameters(recurse=False)).keys():
+            raise NetworkError(f"'{name}' is parametrised; initialise first, then register the parametrisation")
+        if not (m.weight.requires_grad and m.bias.requires_grad):
+            raise NetworkError(f"'{name}' is frozen (requires_grad=False); initialise first, then freeze")
+    for (_, first), (name, second) in itertools.pairwise(linears):
+        if first.out_features != second.in_features:
+            raise NetworkError(
+                f"the Linear layers must follow one another, '{name}' takes {second.in_features} features and the one "
+                f"before it makes {first.out_features}"
+            )
+    return [m for _, m in linears], _activation_between(chain)
+
+
+def _activation_between(chain: list[tuple[str, nn.Module]]) -> Activation:
+    activations = [m for _, m in chain if not isinstance(m, nn.Linear)]
+    if not activations:
+        return activation_rule("relu")  # called in forward, then; running the module will tell
+    rules = [activation_rule(m) for m in activations]
+    if len(activations) == 1:
+        return rules[0]  # perhaps called several times; running the module will tell
+    kinds = [isinstance(m, nn.Linear) for _, m in chain]
+    if kinds != [k % 2 == 0 for k in range(len(chain))] or len(chain) % 2 == 0:
+        raise NetworkError(
+            f"Linear layers and activations must take turns and end with a Linear, got "
+            f"{' → '.join(type(m).__name__ for _, m in chain)}"
+        )
+    if any(replace(rule, module=rules[0].module) != rules[0] for rule in rules):
+        raise NetworkError(f"all activations must be alike, got {', '.join(map(_describe, activations))}")
+    return rules[0]
+
+
+def _describe(activation: nn.Module) -> str:
+    slope = f" of slope {float(activation.weight.detach()):g}" if isinstance(activation, nn.PReLU) else ""
+    return f"{activation}{slope}"
+
+
+def find_head(model: nn.Module, head: str) -> nn.Module:
+    """Return the submodule of that name, if there is one and it holds numbers."""
+    try:
+        module = model.get_submodule(head) if head else None
+    except AttributeError:
+        module = None
+    if module is None:
+        raise NetworkError(f"the model has no submodule '{head}'; its heads may be {_candidates(model)}")
+    for name, parameter in model.named_parameters():
+        if parameter.is_meta or torch.nn.parameter.is_lazy(parameter):
+            raise NetworkError(
+                f"the model must hold its weights to be run, got '{name}' without data; load them or run it once first"
+            )
+    return module
+
+
+def _candidates(model: nn.Module) -> str:
+    """List the submodules that end in a Linear, the last first, since heads come last."""
+    found = []
+    for name, module in model.named_modules():
+        leaves = [m for m in module.modules() if not list(m.children()) and not isinstance(m, TRANSPARENT)]
+        if name and isinstance(module, (nn.Linear, nn.Sequential)) and leaves and isinstance(leaves[-1], nn.Linear):
+            found.append(f"'{name}'")
+    return ", ".join(found[::-1][:8]) or "none: no submodule ends in a Linear (hidden=(…) replaces any other)"
+
+
+def require_own(model: nn.Module, module: nn.Module, head: str) -> None:
+    """Refuse a head that shares its weights with the rest of the model, which is not to change."""
+    inside = set(module.modules())
+    outside = {id(p) for m in model.modules() if m not in inside for p in m.parameters(recurse=False)}
+    for name, parameter in module.named_parameters():
+        if id(parameter) in outside:
+            raise NetworkError(f"'{head}.{name}' must belong to the head alone, got one that the model uses elsewhere")
