@@ -71,6 +71,7 @@ class Run:
     rate: float
     epochs: int
     patience: int
+    warmup: float
 
 
 def orthogonal(net: nn.Sequential) -> nn.Sequential:
@@ -158,7 +159,7 @@ def run(task: Run) -> dict[str, object]:
 
     options = TrainOptions(
         epochs=task.epochs, batch_size=model.batch_size, learning_rate=task.rate, weight_decay=model.weight_decay,
-        warmup=model.warmup, patience=task.patience, average=model.average,
+        warmup=task.warmup, patience=task.patience, average=model.average,
     )  # fmt: skip
     history = fit_network(
         net, part(X[~held], y[~held]), part(X[held], y[held]), options, seed=task.seed, loss=loss, report=report
@@ -170,9 +171,9 @@ def run(task: Run) -> dict[str, object]:
     }  # fmt: skip
 
 
-def tasks(tables: tuple[str, ...], seeds: int, starts: list[str], epochs: int, patience: int) -> list[Run]:
+def tasks(tables: tuple[str, ...], seeds: int, starts: list[str], length: tuple[int, int, float]) -> list[Run]:
     return [
-        Run(table, seed, start, rate, epochs, patience)
+        Run(table, seed, start, rate, *length)
         for table in tables for seed in range(seeds) for start in starts for rate in RATES
     ]  # fmt: skip
 
@@ -258,6 +259,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--patience", type=int, default=30)
+    parser.add_argument("--warmup", type=float, default=SplineNetRegressor().warmup)
     parser.add_argument("--classes", action="store_true", help="tables of classes")
     parser.add_argument("--tables", nargs="*", default=None)
     parser.add_argument("--starts", nargs="*", default=STARTS, help="among them both degrees and kaiming")
@@ -268,7 +270,7 @@ def main() -> None:
         tables = CLASSES[:3] if arguments.classes else ("abalone", "wine_red", "airfoil")
     tables = tuple(arguments.tables or tables)
     seeds = 2 if arguments.quick else arguments.seeds
-    todo = tasks(tables, seeds, arguments.starts, arguments.epochs, arguments.patience)
+    todo = tasks(tables, seeds, arguments.starts, (arguments.epochs, arguments.patience, arguments.warmup))
     console = Console(width=130)
     # One thread a run, two runs at a time: the starts of a table are timed under the same load.
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:

@@ -41,7 +41,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         Fit the spline to this share of the training rows and train the network on the others; None uses all for both.
     epochs, batch_size, learning_rate, weight_decay : int, int, float, float
         AdamW on mini-batches; the rate is the peak of a schedule with a linear warm-up and a half cosine.
-    warmup : float, default 0.1
+    warmup : float, default 0.2
         Share of the steps before the peak.
     l1, dropout : float, default 0
         Sparsity, in units of the standardised loss, and the share of hidden units left out at each step.

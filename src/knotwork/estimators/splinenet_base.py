@@ -85,7 +85,7 @@ class SplineNetBase(BaseEstimator):
         batch_size: int = 128,
         learning_rate: float = 1e-2,
         weight_decay: float = 1e-2,
-        warmup: float = 0.1,
+        warmup: float = 0.2,
         l1: float = 0.0,
         dropout: float = 0.0,
         validation_fraction: float = 0.15,

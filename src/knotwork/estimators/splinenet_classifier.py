@@ -94,7 +94,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         batch_size: int = 128,
         learning_rate: float = 5e-3,
         weight_decay: float = 1e-2,
-        warmup: float = 0.1,
+        warmup: float = 0.2,
         l1: float = 0.0,
         dropout: float = 0.0,
         validation_fraction: float = 0.15,

@@ -264,7 +264,7 @@ def _random(
 
 
 def _quantiles(values: Floats, shares: Floats) -> Floats:
-    """Quantile of each row, a share of its own each, (count, N) and (count,) → (count,): as np.quantile, in one sort."""
+    """Quantile of each row, each at a share of its own: (count, N), (count,) → (count,); np.quantile in one sort."""
     ordered = np.sort(values, axis=1)
     place = shares * (values.shape[1] - 1)
     below = np.floor(place).astype(np.intp)

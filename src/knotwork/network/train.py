@@ -45,7 +45,7 @@ class TrainOptions:
     batch_size: int = 128
     learning_rate: float = 1e-2
     weight_decay: float = 1e-2
-    warmup: float = 0.1
+    warmup: float = 0.2
     l1: float = 0.0
     dropout: float = 0.0
     patience: int | None = 30
@@ -251,7 +251,7 @@ def train(
     batch_size: int = 128,
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-2,
-    warmup: float = 0.1,
+    warmup: float = 0.2,
     l1: float = 0.0,
     dropout: float = 0.0,
     patience: int | None = 30,
