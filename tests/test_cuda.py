@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.datasets import load_breast_cancer
+from sklearn.datasets import load_breast_cancer, load_digits
 from torch import nn
 
 import knotwork as kw
@@ -56,3 +56,19 @@ def test_train_works_where_the_network_is():
     history = kw.train(net, X.to_numpy(), y.to_numpy(), epochs=5, random_state=0)
     assert history.validation_loss[history.best_epoch] <= history.validation_loss[0]
     assert {p.device.type for p in net.parameters()} == {"cuda"}
+
+
+def test_a_head_is_set_where_the_model_is():
+    X, y = load_digits(return_X_y=True)
+    images, labels = torch.tensor(X).float().reshape(-1, 1, 8, 8) / 16, torch.tensor(y)
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(),
+        nn.Sequential(nn.Linear(288, 64), nn.ReLU(), nn.Linear(64, 10)),
+    ).to("cuda")  # fmt: skip
+    before = {name: value.clone() for name, value in model.state_dict().items() if not name.startswith("4.")}
+    report = kw.init_head_(model, "4", (images, labels), random_state=0)
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
+    model.eval()
+    assert (model(images.to("cuda")).argmax(1).cpu() == labels).float().mean() > 0.95
+    assert report.max_difference < 1e-2
