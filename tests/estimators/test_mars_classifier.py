@@ -10,7 +10,7 @@ import knotwork as kw
 from knotwork.errors import DataError
 
 
-@parametrize_with_checks([kw.MarsClassifier()])
+@parametrize_with_checks([kw.MarsClassifier(), kw.MarsClassifier(max_degree=2)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -190,3 +190,15 @@ def test_a_failed_fit_leaves_the_model_as_it_was(iris):
         model.fit(X, np.zeros(150))
     assert np.array_equal(model.predict_proba(X), before)
     assert clone(model).get_params() == model.get_params()
+
+
+def test_interactions_tell_apart_what_no_additive_model_can():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(600, 3))
+    y = np.where(X[:, 0] * X[:, 1] > 0, "same", "different")
+    additive, pairs = kw.MarsClassifier().fit(X, y), kw.MarsClassifier(max_degree=2).fit(X, y)
+    X_new = rng.normal(size=(2000, 3))
+    y_new = np.where(X_new[:, 0] * X_new[:, 1] > 0, "same", "different")
+    assert additive.score(X_new, y_new) < 0.65
+    assert pairs.score(X_new, y_new) > 0.9
+    assert any(isinstance(term, kw.Min) for term in pairs.spline_.terms)
