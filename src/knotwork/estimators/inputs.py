@@ -172,3 +172,16 @@ def read_classes(
         only = f"only class {classes[0]!r}" if len(classes) else "no class"
         raise DataError(f"a classifier needs rows of at least 2 classes, got {only}; add rows of another class")
     return classes, codes.astype(np.intp), weights, kept
+
+
+def read_regression(
+    estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
+) -> tuple[Floats, Floats, Floats, TableEncoder]:
+    """Read what a regressor is fitted to, less rows of weight zero: matrix, response as it came, weights, encoder."""
+    table, encoder = read_training_table(estimator, X)
+    matrix: Floats = np.asarray(table, dtype=np.float64)
+    response = read_response(y, len(matrix))
+    if sample_weight is None:
+        return matrix, response, np.ones(len(matrix)), encoder
+    weight, kept = read_weights(sample_weight, matrix)
+    return matrix[kept], response[kept], weight[kept], encoder

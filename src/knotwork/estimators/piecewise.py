@@ -10,13 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
 from sklearn.utils import check_random_state
 
-from knotwork.estimators.inputs import (
-    read_response,
-    read_table,
-    read_training_table,
-    read_weights,
-    unchanged_on_failure,
-)
+from knotwork.estimators.inputs import read_regression, read_table, unchanged_on_failure
 from knotwork.network.split import held_out, row_numbers
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxaffine import FitRules, Rows
@@ -42,13 +36,7 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        table, encoder = read_training_table(self, X)
-        matrix: Floats = np.asarray(table, dtype=np.float64)
-        response = read_response(y, len(matrix))
-        weight = np.ones(len(matrix))
-        if sample_weight is not None:
-            weight, kept = read_weights(sample_weight, matrix)
-            matrix, response, weight = matrix[kept], response[kept], weight[kept]
+        matrix, response, weight, encoder = read_regression(self, X, y, sample_weight)
         targets = response.reshape(len(response), -1)
         centre, scale = _moments(matrix, weight)
         middle, spread = _moments(targets, weight)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
 
-from knotwork.estimators.inputs import read_response, read_training_table, read_weights, unchanged_on_failure
+from knotwork.estimators.inputs import read_regression, unchanged_on_failure
 from knotwork.estimators.splinenet_base import SplineNetBase
 from knotwork.network.activations import Activation
 from knotwork.network.coordinates import Coordinates
@@ -83,13 +82,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         return self
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        table, encoder = read_training_table(self, X)
-        matrix: Floats = np.asarray(table, dtype=np.float64)
-        response = read_response(y, len(matrix))
-        weight = np.ones(len(matrix))
-        if sample_weight is not None:
-            weight, kept = read_weights(sample_weight, matrix)
-            matrix, response, weight = matrix[kept], response[kept], weight[kept]
+        matrix, response, weight, encoder = read_regression(self, X, y, sample_weight)
         targets = response.reshape(len(response), -1)
         self._fit_network(
             (matrix, targets, weight), sample_weight is not None, encoder, SquaredError(), targets.shape[1]

@@ -17,14 +17,13 @@ from torch import nn
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, Kind, activation_rule
 from knotwork.network.chain import Chain, Conversion, Layer
+from knotwork.network.scaling import DEFAULT_TOLERANCE, box_scales, require_tolerance, rescaled
 from knotwork.network.units import Draft, draft_units
 from knotwork.spline.model import Floats, Linear, Min, Spline, Term, hinges_of, knots_by_feature
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-# Of the size of the spline's parts: what smooth activations may be off when no tolerance is given.
-DEFAULT_TOLERANCE = 1e-3
 # Rescaling a layer changes what its neighbours weigh; the sweeps end when nothing moves, or here.
 MOST_SWEEPS = 50
 
@@ -57,32 +56,20 @@ def spline_chain(
     elif rule.kind is Kind.SMOOTH:
         if tolerance is None:
             tolerance = DEFAULT_TOLERANCE * _spread(spline)
-        if not 0 < tolerance < np.inf:
-            raise NetworkError(f"tolerance must be positive, got {tolerance}")
+        require_tolerance(tolerance)
         scales = _within(draft, rule, tolerance)
         bound = float(tolerance) if _is_off(spline, rule) else 0.0
     else:
-        scales = _inside(draft, rule)
-    hidden: list[Layer] = []
-    before = np.ones(len(spline.feature_names))
-    lift = 0.0  # of the layer before: features are what they are
-    for layer, s in zip(draft.layers, scales, strict=True):
-        weight, bias = _unscale(layer.weight, layer.bias, before, lift)
-        hidden.append(_layer(s[:, None] * weight, s * bias + rule.shift))
-        before, lift = s, rule.lift
+        scales = [box_scales(layer.ends[0], layer.ends[1], rule) for layer in draft.layers]
+    layers = [(layer.weight, layer.bias) for layer in draft.layers]
+    *hidden, output = (_layer(*layer) for layer in rescaled([*layers, (draft.weight, draft.bias)], scales, rule))
     return Chain(
         hidden=tuple(hidden),
-        output=_layer(*_unscale(draft.weight, draft.bias, before, lift)),
+        output=output,
         activation=rule,
         modules=tuple(rule.new_module() for _ in hidden),
         conversion=Conversion(bound=bound, box=None if sides is None else torch.from_numpy(sides.copy())),
     )
-
-
-def _unscale(weight: Floats, bias: Floats, s: Floats, lift: float) -> tuple[Floats, Floats]:
-    """Turn a map of U = (act + lift)/s into one of act."""
-    weight = weight / s
-    return weight, bias + lift * weight.sum(axis=1)
 
 
 def _layer(weight: Floats, bias: Floats) -> Layer:
@@ -121,18 +108,6 @@ def _is_off(spline: Spline, rule: Activation) -> bool:
     errors = [rule.line_error if isinstance(term, Linear) else rule.error for term in spline.terms]
     deep = any(isinstance(term, Min) for term in spline.terms)  # the sums are carried whatever the coefficients are
     return deep or any(error > 0 and beta.any() for error, beta in zip(errors, spline.coef, strict=True))
-
-
-def _inside(draft: Draft, rule: Activation) -> list[Floats]:
-    """Powers of two that keep all units below the upper end on the box."""
-    scales: list[Floats] = []
-    for layer in draft.layers:
-        reach = layer.ends.max(axis=0)
-        # A unit that is zero all over the box may have any scale: its distance, so that it adds no rounding of its own.
-        reach = np.where(reach > 0, reach, np.abs(layer.ends).max(axis=0))
-        reach = np.where(reach > 0, reach, 1.0)
-        scales.append(np.exp2(np.floor(np.log2((rule.top - rule.shift) / reach))))
-    return scales
 
 
 def box_sides(box: Any, features: int) -> Floats:

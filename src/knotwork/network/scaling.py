@@ -7,6 +7,7 @@ errors on without enlarging them. Those that saturate take s from the greatest z
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from knotwork.network.activations import Activation, Kind
 from knotwork.spline.model import Floats
 
 Affine = tuple[Any, Floats]  # weight, dense or sparse, and bias
-# Of the size of the pieces: what smooth activations may be off when no tolerance is given.
+# Of the size of a function's parts: what smooth activations may be off when no tolerance is given.
 DEFAULT_TOLERANCE = 1e-3
 
 
@@ -41,8 +42,7 @@ def scale_units(
     elif rule.kind is Kind.SMOOTH:
         if tolerance is None:
             tolerance = DEFAULT_TOLERANCE * (float(np.abs(theta).max()) or 1.0)
-        if not 0 < tolerance < np.inf:
-            raise NetworkError(f"tolerance must be positive, got {tolerance}")
+        require_tolerance(tolerance)
         bound = float(tolerance)
         each = tolerance / (len(ideal.hidden) * max(float(ideal.amplification.max()), np.finfo(float).tiny))
         s = (rule.error + rule.line_error) / each
@@ -54,19 +54,40 @@ def scale_units(
                 f"features"
             )
         scales = _within(ideal, rule, sides)
-    layers = []
+    return rescaled((*ideal.hidden, ideal.output), scales, rule), bound
+
+
+def rescaled(layers: Sequence[Affine], scales: Sequence[Floats], rule: Activation) -> list[tuple[Floats, Floats]]:
+    """Write layers of ideal units, the output layer last, with units of the given scales: act(s·z + shift)."""
+    out = []
     before: Floats | None = None
-    for k, (weight, bias) in enumerate((*ideal.hidden, ideal.output)):
+    for k, (weight, bias) in enumerate(layers):
         w = weight.toarray() if sparse.issparse(weight) else np.array(weight)
         b = np.array(bias)
         if before is not None:
+            # From U = (act + lift)/s of the layer before to its act.
             w = w / before
             b = b + rule.lift * w.sum(axis=1)
         if k < len(scales):
             w, b = w * scales[k][:, None], b * scales[k] + rule.shift
             before = scales[k]
-        layers.append((np.ascontiguousarray(w), b))
-    return layers, bound
+        out.append((np.ascontiguousarray(w), b))
+    return out
+
+
+def box_scales(least: Floats, greatest: Floats, rule: Activation) -> Floats:
+    """Powers of two that keep units below the upper end of their activation, given what they take on the box: (H,)."""
+    # A unit that is zero all over the box may have any scale: its distance, so that it adds no rounding of its own.
+    reach = np.where(greatest > 0, greatest, np.maximum(np.abs(least), np.abs(greatest)))
+    reach = np.where(reach > 0, reach, 1.0)
+    scales: Floats = np.exp2(np.floor(np.log2((rule.top - rule.shift) / reach)))
+    return scales
+
+
+def require_tolerance(tolerance: float) -> None:
+    """Refuse a tolerance that no scale can keep."""
+    if not 0 < tolerance < np.inf:
+        raise NetworkError(f"tolerance must be positive, got {tolerance}")
 
 
 def _balanced(ideal: Ideal) -> list[Floats]:
@@ -100,9 +121,6 @@ def _within(ideal: Ideal, rule: Activation, sides: Floats) -> list[Floats]:
         up, down = weight.maximum(0), weight.minimum(0)
         top = up @ high + down @ low + bias
         bottom = up @ low + down @ high + bias
-        # A unit that is zero all over the box may have any scale: its distance, so that it adds no rounding of its own.
-        reach = np.where(top > 0, top, np.abs(bottom))
-        reach = np.where(reach > 0, reach, 1.0)
-        scales.append(np.exp2(np.floor(np.log2((rule.top - rule.shift) / reach))))
+        scales.append(box_scales(bottom, top, rule))
         low, high = np.maximum(bottom, 0.0), np.maximum(top, 0.0)
     return scales
