@@ -139,7 +139,7 @@ def spline_start(
 def kaiming(inputs: int, widths: tuple[int, ...], outputs: int, rule: Activation, seed: int) -> nn.Sequential:
     """Return the network from Kaiming's initialisation, in standardised coordinates."""
     modules: list[nn.Module] = []
-    with torch.random.fork_rng():
+    with torch.random.fork_rng(devices=[]):  # the CPU alone: a forked process must not touch the GPU
         torch.manual_seed(seed)
         for width in widths:
             layer = nn.Linear(inputs, width, dtype=torch.float64)
