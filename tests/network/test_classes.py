@@ -70,7 +70,7 @@ def test_init_sets_logits(data, outputs):
     X, y = data
     y = y if outputs == 3 else (y > 0).astype(int)
     module = net(outputs)
-    report = kw.init_(module, X, y, random_state=0)
+    report = kw.init_(module, X, y, ridge=0.1, random_state=0)
     assert report.task == "classification"
     assert report.classes == tuple(range(max(2, outputs)))
     assert report.max_difference < 1e-9

@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
 
 from knotwork.estimators.inputs import read_regression, unchanged_on_failure
-from knotwork.estimators.splinenet_base import SplineNetBase
+from knotwork.estimators.splinenet_base import Rows, SplineNetBase
 from knotwork.network.activations import Activation
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.losses import SquaredError
-from knotwork.network.starts import fit_spline_to_width, ridge_refit
+from knotwork.network.starts import RIDGES, fit_spline_to_width, ridge_refit
 from knotwork.spline.model import Floats, Spline
 
 
@@ -29,13 +29,16 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         One that a spline can be converted to.
     fill : "random", "hinge" or "zero", default "random"
         What the units beyond the spline's compute at first; see ``reshape``.
-    max_terms, penalty, threshold : as in MarsRegressor
+    max_terms, penalty : as in MarsRegressor
         The spline has at most as many terms as the hidden layers can hold.
+    threshold : float, default 1e-4
+        As in MarsRegressor, but smaller: the network has room for terms that add little.
     max_degree : int or "auto", default "auto"
         Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1 or 2, whichever spline is
         better on the validation rows.
-    ridge : float, default 1e-3
+    ridge : float or "auto", default "auto"
         Ridge of the spline's coefficients, in standardised units: large ones that cancel do not survive training.
+        "auto" is 1e-3 or 1e-2, whichever spline is better on the validation rows.
     spline_fraction : float, default None
         Fit the spline to this share of the training rows and train the network on the others; None uses all for both.
     epochs, batch_size, learning_rate, weight_decay : int, int, float, float
@@ -89,21 +92,22 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         )
         self._flat_output = response.ndim == 1
 
-    def _fit_spline(
+    def _fit_splines(
         self,
-        rows: tuple[Floats, Floats, Floats],
+        rows: Rows,
         weighted: bool,
         names: tuple[str, ...],
         widths: tuple[int, ...],
         rule: Activation,
         coordinates: Coordinates,
         degree: int,
-    ) -> Spline:
+    ) -> list[Spline]:
         X, y, weight = rows
         spline = fit_spline_to_width(
             X, y, weight if weighted else None, names, self._spline_options(degree), rule, widths
         )
-        return ridge_refit(spline, X, y, weight, self.ridge, coordinates)
+        ridges = RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
+        return [ridge_refit(spline, X, y, weight, ridge, coordinates) for ridge in ridges]
 
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""

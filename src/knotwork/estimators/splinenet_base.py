@@ -21,7 +21,7 @@ from knotwork.network.coordinates import Coordinates, fold
 from knotwork.network.losses import Loss
 from knotwork.network.reshape import FILLS
 from knotwork.network.split import held_out
-from knotwork.network.starts import kaiming, spline_start
+from knotwork.network.starts import THRESHOLD, kaiming, spline_start
 from knotwork.network.train import Part, TrainOptions, fit_network
 from knotwork.progress import epoch_progress
 from knotwork.spline.fit import FitOptions
@@ -29,18 +29,29 @@ from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
 
 
-def _spline_loss(
-    spline: Spline, rows: tuple[Floats, NDArray[Any], Floats], loss: Loss, coordinates: Coordinates
-) -> float:
-    """Return what a spline costs on rows, in the coordinates of training."""
-    X, y, weight = rows
+def _spline_costs(spline: Spline, rows: Rows, loss: Loss, coordinates: Coordinates) -> Floats:
+    """Return what a spline costs on each row, in the coordinates of training: (N,)."""
+    X, y, _ = rows
     outputs = torch.from_numpy(coordinates.responses(spline(X).reshape(len(X), -1)))
-    costs = loss.rows(outputs, torch.from_numpy(loss.targets(y, coordinates)))
-    return float(weight @ costs.numpy() / weight.sum())
+    costs: Floats = loss.rows(outputs, torch.from_numpy(loss.targets(y, coordinates))).numpy()
+    return costs
+
+
+def _standard_error(differences: Floats, weight: Floats) -> float:
+    """Standard error of a mean over rows; a weight counts like so many rows."""
+    mean = weight @ differences / weight.sum()
+    return float(np.sqrt(weight @ np.square(differences - mean)) / weight.sum())
+
+
+# Rows (N, d), targets (N, …) and weights (N,).
+Rows = tuple[Floats, NDArray[Any], Floats]
 
 
 class SplineNetBase(BaseEstimator):
     """A network that starts as a spline; subclasses fit the spline and name the loss."""
+
+    # Standard errors by which a spline with interactions must be better on the validation rows than one without.
+    _margin: ClassVar[float] = 0.0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden": [tuple, list],
@@ -51,7 +62,7 @@ class SplineNetBase(BaseEstimator):
         "max_degree": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "penalty": [Interval(Real, -1, None, closed="left"), None],
         "threshold": [Interval(Real, 0, 1, closed="left")],
-        "ridge": [Interval(Real, 0, None, closed="left")],
+        "ridge": [Interval(Real, 0, None, closed="left"), StrOptions({"auto"})],
         "spline_fraction": [Interval(Real, 0, 1, closed="neither"), None],
         "epochs": [Interval(Integral, 0, None, closed="left")],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
@@ -78,8 +89,8 @@ class SplineNetBase(BaseEstimator):
         max_terms: int | None = None,
         max_degree: int | str = "auto",
         penalty: float | None = None,
-        threshold: float = 1e-3,
-        ridge: float = 1e-3,
+        threshold: float = THRESHOLD,
+        ridge: float | str = "auto",
         spline_fraction: float | None = None,
         epochs: int = 100,
         batch_size: int = 128,
@@ -121,18 +132,42 @@ class SplineNetBase(BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit_spline(
+    def _fit_splines(
         self,
-        rows: tuple[Floats, NDArray[Any], Floats],
+        rows: Rows,
         weighted: bool,
         names: tuple[str, ...],
         widths: tuple[int, ...],
         rule: Activation,
         coordinates: Coordinates,
         degree: int,
-    ) -> Spline:
-        """Fit the spline of the start to rows, targets and weights; its terms must fit into the hidden layers."""
+    ) -> list[Spline]:
+        """Fit splines of a degree that a network may start as, given rows; their terms must fit into the layers."""
         raise NotImplementedError
+
+    def _fit_start(
+        self,
+        rows: Rows,
+        held_back: Rows,
+        weighted: bool,
+        names: tuple[str, ...],
+        widths: tuple[int, ...],
+        rule: Activation,
+        coordinates: Coordinates,
+        loss: Loss,
+    ) -> Spline:
+        """Fit the splines to choose from, and choose by rows held back from them."""
+        weight = held_back[2]
+        best: tuple[Spline, Floats] | None = None
+        for degree in self._degrees(len(widths)):
+            splines = self._fit_splines(rows, weighted, names, widths, rule, coordinates, degree)
+            costs = [_spline_costs(spline, held_back, loss, coordinates) for spline in splines]
+            spline, cost = min(zip(splines, costs, strict=True), key=lambda pair: float(weight @ pair[1]))
+            gain = None if best is None else best[1] - cost
+            if gain is None or weight @ gain / weight.sum() > self._margin * _standard_error(gain, weight):
+                best = spline, cost
+        assert best is not None
+        return best[0]
 
     def _spline_options(self, degree: int) -> FitOptions:
         return FitOptions(
@@ -147,7 +182,7 @@ class SplineNetBase(BaseEstimator):
 
     def _fit_network(
         self,
-        rows: tuple[Floats, NDArray[Any], Floats],
+        rows: Rows,
         weighted: bool,
         encoder: TableEncoder,
         loss: Loss,
@@ -173,12 +208,10 @@ class SplineNetBase(BaseEstimator):
         spline = None
         if self.start == "spline":
             chosen = (matrix[for_spline], targets[for_spline], weight[for_spline])
-            splines = [
-                self._fit_spline(chosen, weighted, encoder.feature_names, widths, rule, coordinates, degree)
-                for degree in self._degrees(len(widths))
-            ]
             held_back = (matrix[validation], targets[validation], weight[validation])
-            spline = min(splines, key=lambda s: _spline_loss(s, held_back, loss, coordinates))
+            spline = self._fit_start(
+                chosen, held_back, weighted, encoder.feature_names, widths, rule, coordinates, loss
+            )
             rng = np.random.default_rng(seed)
             chain = spline_start(spline, coordinates, matrix[training], widths, rule, self.fill, rng)
             net = build(chain, torch.float64)

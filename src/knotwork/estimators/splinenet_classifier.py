@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
@@ -21,11 +21,11 @@ from knotwork.estimators.inputs import (
     unchanged_on_failure,
 )
 from knotwork.estimators.logits import LogitMixin
-from knotwork.estimators.splinenet_base import SplineNetBase
+from knotwork.estimators.splinenet_base import Rows, SplineNetBase
 from knotwork.network.activations import Activation
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.losses import LogLoss
-from knotwork.network.starts import fit_classes_to_width
+from knotwork.network.starts import CLASS_RIDGE, THRESHOLD, fit_classes_to_width
 from knotwork.spline.model import Floats, Spline
 
 
@@ -36,15 +36,21 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
 
     Parameters
     ----------
-    hidden, start, activation, fill, spline_fraction, epochs, batch_size, weight_decay, warmup, dropout,
+    hidden, start, activation, fill, spline_fraction, epochs, batch_size, weight_decay, dropout,
     validation_fraction, patience, average, device, random_state, n_jobs, verbose
         As in SplineNetRegressor.
     learning_rate : float, default 5e-3
         Peak of the schedule.
-    max_terms, penalty, threshold, ridge : as in MarsClassifier
+    warmup : float, default 0.1
+        Share of the steps before the peak.
+    max_terms, penalty, threshold : as in MarsClassifier
+        The spline has at most as many terms as the hidden layers can hold.
     max_degree : int or "auto", default "auto"
-        As in SplineNetRegressor.
-        The spline has at most as many terms as the first hidden layer can hold.
+        Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if that spline is
+        better on the validation rows by more than one standard error.
+    ridge : float, default 1
+        As in MarsClassifier, but larger: training makes logits steeper where that pays, but takes long to flatten
+        those that are too sure.
     l1 : float, default 0
         Sparsity, in units of the log-loss.
     label_smoothing : float, default 0
@@ -72,8 +78,11 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     True
     """
 
+    # The log-loss of few rows is noisy, and interactions that are not there make logits too sure.
+    _margin = 1.0
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SplineNetBase._parameter_constraints,
+        "ridge": [Interval(Real, 0, None, closed="left")],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
@@ -87,14 +96,14 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         max_terms: int | None = None,
         max_degree: int | str = "auto",
         penalty: float | None = None,
-        threshold: float = 1e-4,
-        ridge: float = 0.1,
+        threshold: float = THRESHOLD,
+        ridge: float = CLASS_RIDGE,
         spline_fraction: float | None = None,
         epochs: int = 100,
         batch_size: int = 128,
         learning_rate: float = 5e-3,
         weight_decay: float = 1e-2,
-        warmup: float = 0.2,
+        warmup: float = 0.1,
         l1: float = 0.0,
         dropout: float = 0.0,
         validation_fraction: float = 0.15,
@@ -138,22 +147,23 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         self._fit_network((matrix, codes, weight), weights is not None, encoder, loss, outputs)
         self.classes_ = classes
 
-    def _fit_spline(
+    def _fit_splines(
         self,
-        rows: tuple[Floats, NDArray[Any], Floats],
+        rows: Rows,
         weighted: bool,
         names: tuple[str, ...],
         widths: tuple[int, ...],
         rule: Activation,
         coordinates: Coordinates,
         degree: int,
-    ) -> Spline:
+    ) -> list[Spline]:
         X, codes, weight = rows
         classes = max(2, len(coordinates.y_centre))
-        return fit_classes_to_width(
+        spline = fit_classes_to_width(
             X, codes, classes, weight if weighted else None, names, self._spline_options(degree), rule, widths,
             float(self.ridge),
         )  # fmt: skip
+        return [spline]
 
     def decision_function(self, X: Any) -> Floats:
         """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""

@@ -26,7 +26,6 @@ from knotwork.network.find import find_chain, find_head, require_own
 from knotwork.network.init import (
     CHECKED_ROWS,
     as_logits,
-    default_threshold,
     fit_start,
     place_,
     require_options,
@@ -37,7 +36,7 @@ from knotwork.network.init import (
 from knotwork.network.losses import LogLoss, SquaredError
 from knotwork.network.scores import fit_scores
 from knotwork.network.screening import most_telling
-from knotwork.network.starts import spline_start
+from knotwork.network.starts import THRESHOLD, spline_start
 from knotwork.network.tasks import Target, read_target
 from knotwork.spline import model as terms
 from knotwork.spline.fit import FitOptions
@@ -115,7 +114,7 @@ def init_head_(
     max_terms: int | None = None,
     max_degree: int = 1,
     penalty: float | None = None,
-    threshold: float | None = None,
+    threshold: float = THRESHOLD,
     ridge: float | None = None,
     batch_size: int = 256,
     random_state: int | None = None,
@@ -196,7 +195,7 @@ def init_head_(
     options = FitOptions(
         max_terms=max_terms, max_degree=max_degree, threads=thread_count(n_jobs),
         penalty=max(degree_penalty, 2 * np.log(X.shape[1]) - 2) if penalty is None else penalty,
-        threshold=default_threshold(target) if threshold is None else threshold,
+        threshold=threshold,
     )  # fmt: skip
     spline, projection = _fit(X, target, outputs, options, rule, widths, ridge, max_features)
     chain, size = _chain(spline, projection, X, target, outputs, rule, widths, fill, random_state)

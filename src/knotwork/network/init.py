@@ -21,7 +21,15 @@ from knotwork.network.coordinates import Coordinates, fold
 from knotwork.network.find import find_chain
 from knotwork.network.losses import LogLoss, SquaredError
 from knotwork.network.reshape import FILLS
-from knotwork.network.starts import fit_classes_to_width, fit_spline_to_width, ridge_refit, spline_start
+from knotwork.network.starts import (
+    CLASS_RIDGE,
+    RIDGES,
+    THRESHOLD,
+    fit_classes_to_width,
+    fit_spline_to_width,
+    ridge_refit,
+    spline_start,
+)
 from knotwork.network.tasks import Target, read_target
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
@@ -64,7 +72,7 @@ def init_(
     max_terms: int | None = None,
     max_degree: int = 1,
     penalty: float | None = None,
-    threshold: float | None = None,
+    threshold: float = THRESHOLD,
     ridge: float | None = None,
     sample_weight: ArrayLike | None = None,
     random_state: int | None = None,
@@ -80,8 +88,8 @@ def init_(
     X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them; for classes (N,) labels
     task : "regression", "classification" (the outputs become logits; one output tells two classes apart) or "auto":
         classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
-    fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; None is their
-        default
+    fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; a ridge of
+        None is 1e-3 for numbers and 1 for classes
     max_degree : most features in a term; each degree takes a hidden layer
 
     Returns
@@ -113,7 +121,7 @@ def init_(
     require_room(widths, outputs)
     options = FitOptions(
         max_terms=max_terms, max_degree=max_degree, penalty=penalty, threads=thread_count(n_jobs),
-        threshold=default_threshold(target) if threshold is None else threshold,
+        threshold=threshold,
     )  # fmt: skip
     names = [f"x{k}" for k in range(rows.shape[1])]
     weights = None if sample_weight is None else weight
@@ -166,11 +174,6 @@ def units_of(spline: Spline, rule: Activation, widths: Sequence[int], outputs: i
     return (*units, *(2 * outputs for _ in widths[len(units) :]))
 
 
-def default_threshold(target: Target) -> float:
-    """Least gain in R² for which the search goes on: a label says less than a number."""
-    return 1e-3 if target.classes is None else 1e-4
-
-
 def fit_start(
     rows: Floats,
     target: Target,
@@ -187,10 +190,10 @@ def fit_start(
         spline = fit_spline_to_width(rows, target.values, weight, names, options, rule, widths)
         each = np.ones(len(rows)) if weight is None else weight
         coordinates = Coordinates.of(rows, target.values, each)
-        return ridge_refit(spline, rows, target.values, each, 1e-3 if ridge is None else ridge, coordinates)
+        return ridge_refit(spline, rows, target.values, each, RIDGES[0] if ridge is None else ridge, coordinates)
     spline = fit_classes_to_width(
         rows, target.values, len(target.classes), weight, names, options, rule, widths,
-        0.1 if ridge is None else ridge,
+        CLASS_RIDGE if ridge is None else ridge,
     )  # fmt: skip
     return as_logits(spline) if outputs == 2 else spline
 

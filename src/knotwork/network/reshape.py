@@ -32,6 +32,9 @@ MOST_ROWS = 4096
 MADE_UP_ROWS = 512
 # Error per layer, in units of the output, at which a value is still carried (softplus is a line beyond its threshold).
 LEAST_CARRIED = 1e-6
+# New units behind the first layer read new units alone, if there are this many. A spline's own units are steep far out,
+# where few rows are: what reads them may say anything about a row beyond the others once it is trained.
+LEAST_NEW_INPUTS = 8
 # Share of the others' variation below which new units do not read a unit: the tails of smooth ones may be 1e-60.
 LEAST_READ = 1e-6
 
@@ -195,6 +198,7 @@ def _fill(
 ) -> Chain:
     """Widen every layer: rows of new units are filled, columns from new units into old ones are zero."""
     hidden: list[Layer] = []
+    new_inputs = 0  # how many of the last ones that the layer reads are new
     before = chain.hidden[0].weight.shape[1]  # units (or features) that the layer reads
     for k, (layer, width) in enumerate(zip(chain.hidden, widths, strict=True)):
         old, old_in = layer.weight.shape
@@ -205,7 +209,11 @@ def _fill(
             if k == 0 and fill == "hinge":
                 weight[old:], bias[old:] = _hinges(rows, width - old, rng)
             else:
-                weight[old:], bias[old:] = _random(rows, width - old, latest, rng, least=0.0 if k == 0 else LEAST_READ)
+                read = before - new_inputs if new_inputs >= LEAST_NEW_INPUTS else 0
+                weight[old:, read:], bias[old:] = _random(
+                    rows[:, read:], width - old, latest, rng, least=0.0 if k == 0 else LEAST_READ
+                )
+        new_inputs = width - old
         hidden.append(Layer(weight, bias))
         with torch.no_grad():
             rows = chain.modules[k].to("cpu", torch.float64)(hidden[-1](rows))

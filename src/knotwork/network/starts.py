@@ -23,6 +23,15 @@ from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_classes
 from knotwork.spline.model import Floats, Spline
 
+# Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
+# data. Rows that the fit has not seen can tell which; without them the smaller one is taken.
+RIDGES = (1e-3, 1e-2)
+# Ridge of logits, in the units of MarsClassifier. More than a spline alone needs: training makes logits steeper where
+# that pays, but takes long to flatten those that are too sure.
+CLASS_RIDGE = 1.0
+# Least gain in R² for which the search goes on: a network has room for terms that add little.
+THRESHOLD = 1e-4
+
 
 def fit_spline_to_width(
     X: Floats,
