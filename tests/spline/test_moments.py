@@ -140,7 +140,7 @@ def test_products_of_children_equal_explicit_products(setup, product, degree, ou
         explicit.append(both)
         size = 1e-9 * (1 + np.abs(columns).max()) ** 4
         np.testing.assert_allclose(opening.norms, both**2 @ w, rtol=1e-9, atol=size)
-        np.testing.assert_allclose(opening.responses, (both * w) @ y.T, rtol=1e-9, atol=size)
+        np.testing.assert_allclose(np.moveaxis(opening.responses, 0, -1), (both * w) @ y.T, rtol=1e-9, atol=size)
     found = children.products(parents, terms)
     for k, both in enumerate(explicit):
         for m, term in enumerate(terms):

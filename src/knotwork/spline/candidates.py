@@ -13,48 +13,70 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.spline.compiled import compiled
+from knotwork.spline.compiled import compiled_reduction
 from knotwork.spline.model import Floats
 
+# A candidate's products with the columns of the span, and beside them its norm and its products with the residual.
+Known = tuple[Floats, float, Floats]
+# A later candidate must be better by more than rounding, so that of two equal ones the first is taken.
+BETTER = 1 + 1e-11
+# Candidates whose products with the whole span stay in the nearest cache while new columns pass over them.
+STRIP = 64
 
-@compiled
-def _absorb(products, r, length, projection, partner, q, norms, cross, dots):  # type: ignore[no-untyped-def]
-    """Write the next row of q, from a column's raw products and its products r with the earlier rows.
 
-    The parts along q are taken out of the candidates' norms, cross terms and products with the residual. Candidates
-    are done in strips that stay in the nearest cache while all rows of q pass over them.
+@compiled_reduction
+def _orthogonalise(q, first, last, factor):  # type: ignore[no-untyped-def]
+    """Turn rows ``first`` to ``last`` of q, raw products of columns, into products with their parts beside the span.
+
+    Earlier rows are taken four at a time: the new row is read and written once for the four of them.
     """
-    size, candidates = r.size, products.size
-    new = q[size]
-    for start in range(0, candidates, 1024):
-        stop = min(start + 1024, candidates)
-        for i in range(start, stop):
-            new[i] = products[i] / length
-        strip = new[start:stop]
-        for m in range(size):
-            row, factor = q[m, start:stop], r[m] / length
-            for i in range(strip.size):
-                strip[i] -= factor * row[i]
-    for i in range(candidates):
-        norms[i] -= new[i] * new[i]
-        cross[i] -= new[i] * new[partner[i]]
-        for k in range(projection.size):
-            dots[i, k] -= new[i] * projection[k]
+    for start in range(0, q.shape[1], STRIP):
+        stop = min(start + STRIP, q.shape[1])
+        for m in range(first, last):
+            new, length = q[m, start:stop], factor[m, m]
+            for i in range(new.size):
+                new[i] /= length
+            for k in range(0, m - 3, 4):
+                a, b = q[k, start:stop], q[k + 1, start:stop]
+                c, d = q[k + 2, start:stop], q[k + 3, start:stop]
+                ra, rb = factor[k, m] / length, factor[k + 1, m] / length
+                rc, rd = factor[k + 2, m] / length, factor[k + 3, m] / length
+                for i in range(new.size):
+                    new[i] -= ra * a[i] + rb * b[i] + rc * c[i] + rd * d[i]
+            for k in range(m - m % 4, m):
+                a, ra = q[k, start:stop], factor[k, m] / length
+                for i in range(new.size):
+                    new[i] -= ra * a[i]
 
 
-@compiled
-def _absorb_all(products, factor, projection, partner, q, norms, cross, dots, base):  # type: ignore[no-untyped-def]
-    for m in range(len(products)):
-        _absorb(products[m], factor[:m, m].copy(), factor[m, m], projection[m], partner, q, norms, cross, dots)
+@compiled_reduction
+def absorb_rows(q, first, last, factor, projection, partner, norms, cross, dots, base):  # type: ignore[no-untyped-def]
+    """Take the columns ``first`` to ``last`` of the span into account, whose raw products are in those rows of q.
+
+    q : (columns of the span, C); factor : (columns, columns) triangular; projection : (columns, p)
+    The parts along the new columns are taken out of the candidates' norms, cross terms and products with the residual.
+    """
+    _orthogonalise(q, first, last, factor)
+    for m in range(first, last):
+        new = q[m]
+        for i in range(norms.size):
+            norms[i] -= new[i] * new[i]
+        for k in range(len(dots)):
+            along, part = dots[k], projection[m, k]
+            for i in range(norms.size):
+                along[i] -= new[i] * part
+        for i in range(cross.size):
+            cross[i] -= new[i] * new[partner[i]]
         if m == 0:
-            base[:] = norms
+            for i in range(norms.size):
+                base[i] = norms[i]
 
 
 class Candidates:
     """Candidates outside the span of a model.
 
     q : (columns of the span, C) products with them, of which the first ``size`` rows are there
-    norms : (C,) ⟨c, c⟩; cross : (C,) ⟨c, partner of c⟩; dots : (C, p) ⟨c, residual⟩; all of the parts outside the span
+    norms : (C,) ⟨c, c⟩; cross : (C,) ⟨c, partner of c⟩; dots : (p, C) ⟨c, residual⟩; all of the parts outside the span
     base : (C,) the norms beside the intercept alone
     """
 
@@ -64,16 +86,15 @@ class Candidates:
         self.norms, self.cross, self.dots = norms.copy(), cross.copy(), dots.copy()
         self.base = self.norms.copy()
 
-    def absorb(self, products: Floats, r: Floats, length: float, projection: Floats) -> None:
-        """Take a new column of the span into account: its raw products, and what it has along the earlier columns."""
-        _absorb(products, r, length, projection, self.partner, self.q, self.norms, self.cross, self.dots)
-        self.size += 1
-        if self.size == 1:
-            self.base[:] = self.norms
-
-    def absorb_span(self, products: Floats, factor: Floats, projection: Floats) -> None:
-        """Take a whole span into account: raw products of its columns (m, C), their triangular factor (m, m)."""
-        _absorb_all(
-            products, factor, projection, self.partner, self.q, self.norms, self.cross, self.dots, self.base
+    def absorb(self, products: Floats, factor: Floats, projection: Floats) -> None:
+        """Take new columns of the span into account: their raw products (k, C), and the factor with their columns."""
+        first, last = self.size, self.size + len(products)
+        self.q[first:last] = products
+        absorb_rows(
+            self.q, first, last, factor, projection, self.partner, self.norms, self.cross, self.dots, self.base
         )  # fmt: skip
-        self.size = len(products)
+        self.size = last
+
+    def known(self, position: int) -> Known:
+        """Return what is known of a candidate."""
+        return self.q[: self.size, position].copy(), float(self.norms[position]), self.dots[:, position].copy()

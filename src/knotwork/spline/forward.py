@@ -7,15 +7,14 @@ add the children of a term instead, see :mod:`knotwork.spline.interactions`.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from knotwork.spline.candidates import Candidates
+from knotwork.spline.candidates import BETTER, Candidates, Known
 from knotwork.spline.compiled import compiled
-from knotwork.spline.interactions import BETTER, Families, Interactions, Move
+from knotwork.spline.interactions import Families, Interactions, Move
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 from knotwork.spline.rules import Rules, gcv
@@ -64,7 +63,7 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
     columns the first is taken.
     """
     best, best_drop = -1, 0.0
-    p = dots.shape[1]
+    p = len(dots)
     for f in range(offsets.size - 1):
         x = offsets[f]
         free = norms[x] > least[f]
@@ -72,7 +71,7 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
         own, own_drop = -1, 0.0
         if free:
             for k in range(p):
-                drop_x += dots[x, k] ** 2 / norms[x]
+                drop_x += dots[k, x] ** 2 / norms[x]
             own, own_drop = x, drop_x * bend_gain
         first = x if not free or room >= 2 else offsets[f + 1] - 1
         for i in range(offsets[f + 1] - 1, first, -1):
@@ -82,13 +81,40 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
                 continue
             drop = 0.0
             for k in range(p):
-                drop += (dots[i, k] - slope * dots[x, k]) ** 2
+                drop += (dots[k, i] - slope * dots[k, x]) ** 2
             drop = drop_x + drop / norm
             if drop > own_drop and drop <= jump_limit:
                 own, own_drop = i, drop
         if own_drop > best_drop * BETTER:
             best, best_drop = own, drop_x if own == x else own_drop
     return best, best_drop
+
+
+@compiled
+def _add_column(q, norm, dots, between, k, factor, projection):  # type: ignore[no-untyped-def]
+    """Write the next column of the triangular factor, and its part of the responses.
+
+    q, norm, dots : what is known of the column beside the span, before k other columns were added to it
+    between : products of the new columns with each other
+    """
+    first, p = q.size, dots.size
+    m = first + k
+    for i in range(first):
+        factor[i, m] = q[i]
+    for j in range(p):
+        projection[m, j] = dots[j]
+    for e in range(first, m):
+        along = between[e - first, k]
+        for i in range(e):
+            along -= factor[i, e] * factor[i, m]
+        along /= factor[e, e]
+        factor[e, m] = along
+        norm -= along * along
+        for j in range(p):
+            projection[m, j] -= along * projection[e, j]
+    factor[m, m] = np.sqrt(norm)
+    for j in range(p):
+        projection[m, j] /= factor[m, m]
 
 
 class _Search:
@@ -114,15 +140,15 @@ class _Search:
         self._factor = np.zeros((most, most))
         self._projection = np.zeros((most, responses))
         self._mix = np.eye(most)  # the terms, as columns, in the raw columns of the span
-        self._table = Candidates(self._own, self.opening.norms, self.opening.cross, self.opening.responses, most)
+        self._table = Candidates(self._own, self.opening.norms, self.opening.cross, self.opening.responses.T, most)
         self._families = None
         if interactions is not None:
             self._families = Families(rows, self.opening, interactions, most)
         self.slopes = np.ones(len(scale)) if self._families is None else self._families.slopes
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
-        length = float(np.sqrt(self.opening.total))
-        self._extend((), np.empty(0), length, np.zeros(responses), self.opening.sums, None)
+        known = [(np.empty(0), self.opening.total, np.zeros(responses))]
+        self._extend([()], known, np.empty((0, 0)), self.opening.sums[None], None)
         self._least = rules.in_span * self._table.base[self.grid.linear]
         if rules.in_span_raw > 0:
             with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
@@ -154,13 +180,12 @@ class _Search:
         if move.parent is None:
             self._take_hinges(move)
         else:
-            self._take_children(move, move.parent)
+            self._take_children(move)
         self.terms += move.terms
         self.counter += 2 if self.rules.count_pairs else len(move.terms)
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
         if self._families is not None and not self.is_full:
-            m = len(self._raw)
-            self._families.adopt(move.terms, self._raw, self._factor[:m, :m], self._projection[:m])
+            self._families.adopt(move.terms, self._raw, self._factor, self._projection)
 
     def _is_free(self, position: int) -> bool:
         """Whether the feature of a candidate is not in the span yet."""
@@ -179,12 +204,14 @@ class _Search:
         f, knot, x = int(self.grid.feature[position]), float(self.grid.knots[position]), int(self._own[position])
         line, hinge = ((f, 0.0, 0),), ((f, knot, 1),)
         is_free, is_linear = self._is_free(position), position == x
-        others = self._child_products([line] * is_free + [hinge] * (not is_linear))
+        new: list[Hinges] = []
+        places: list[int] = []
+        products: list[Floats] = []
         if is_free:
             # Both hinges in one pass; x − t is their difference.
             above, below = self.rows.pair_products(f, knot)
             self._linear_products[f] = above - below + knot * self.opening.sums
-            self._append(line, self._table, x, self._linear_products[f], next(others))
+            new, places, products = [line], [x], [self._linear_products[f]]
         elif f in self._linear_products and 2 * self.opening.mass[position] > self.opening.total:
             # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
             below = self.rows.products(self._as_table([((f, knot, -1),)]))
@@ -192,19 +219,22 @@ class _Search:
         else:
             above = self.rows.products(self._as_table([hinge]))
         if not is_linear:
-            self._append(hinge, self._table, position, above, next(others))
+            new, places, products = [*new, hinge], [*places, position], [*products, above]
+        raw, known = np.stack(products), [self._table.known(at) for at in places]
+        others = self._families.products(new) if self._families is not None else None
+        self._extend(new, known, raw[:, places], raw, others)
         if len(move.terms) == 2:
             # (x − t)₊ is the last column of the span, and (t − x)₊ is that less x plus t.
             first, second = len(self._raw) - 2, len(self._raw) - 1
             self._mix[first, first], self._mix[second, first] = 0.0, 1.0
             self._mix[0, second], self._mix[first, second] = knot, -1.0
 
-    def _take_children(self, move: Move, parent: Hinges) -> None:
+    def _take_children(self, move: Move) -> None:
         assert self._families is not None
-        family = self._families.table_of(parent)
-        others = self._child_products(move.terms)
-        for term, position in zip(move.terms, move.positions, strict=True):
-            self._append(term, family, position, self.rows.products(self._as_table([term])), next(others))
+        products = np.stack([self.rows.products(self._as_table([term])) for term in move.terms])
+        others = self._families.products(move.terms)
+        known, between = self._families.chosen(move, len(self._raw), others)
+        self._extend(move.terms, known, between, products, others)
 
     def result(self, steps: list[Step], stopped: str) -> ForwardPass:
         """Return the terms as they are written, with a triangular factor of their own."""
@@ -225,30 +255,27 @@ class _Search:
     def _as_table(self, terms: list[Hinges]) -> TermTable:
         return TermTable.of(terms, self.slopes, self.product)
 
-    def _child_products(self, terms: Sequence[Hinges]) -> Iterator[Floats | None]:
-        """Products of each term with the children of all families, from one pass over their rows."""
-        if self._families is None:
-            return itertools.repeat(None)
-        return iter(self._families.products(terms).swapaxes(0, 1))
-
-    def _append(self, term: Hinges, table: Candidates, position: int, products: Floats, others: Floats | None) -> None:
-        """Add a candidate to the span, given where it is and its raw products with all candidates."""
-        length = float(np.sqrt(table.norms[position]))
-        r, projection = table.q[: table.size, position].copy(), table.dots[position] / length
-        self._extend(term, r, length, projection, products, others)
-
     def _extend(
-        self, term: Hinges, r: Floats, length: float, projection: Floats, products: Floats, others: Floats | None
+        self,
+        terms: Sequence[Hinges],
+        known: Sequence[Known],
+        between: Floats,
+        products: Floats,
+        others: Floats | None,
     ) -> None:
-        """Add a column to the span: its parts along the earlier ones and beside them, its raw products."""
-        m = len(self._raw)
-        self._factor[:m, m] = r
-        self._factor[m, m] = length
-        self._projection[m] = projection
-        self._table.absorb(products, r, length, projection)
+        """Add columns to the span, given what is known of them beside the span so far.
+
+        between : (k, k) their products with each other
+        products, others : with all hinges (k, C), and with the children of all families
+        """
+        first, factor, projection = len(self._raw), self._factor, self._projection
+        between = np.ascontiguousarray(between)
+        for k, (q, norm, dots) in enumerate(known):
+            _add_column(q, norm, dots, between, k, factor, projection)
+        self._table.absorb(products, factor, projection)
         if self._families is not None and others is not None:
-            self._families.absorb(others, r, length, projection)
-        self._raw.append(term)
+            self._families.absorb(others, first, factor, projection)
+        self._raw += terms
 
 
 def forward(

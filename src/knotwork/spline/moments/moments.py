@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -51,7 +52,7 @@ class ChildOpening:
 
     mass : (2, C) Σ w over the rows of the parent on that side of the knot
     norms : (2, C) ⟨c, c⟩; the two children of a knot have nothing in common
-    responses : (2, C, p) ⟨c, y⟩
+    responses : (p, 2, C) ⟨c, y⟩
     """
 
     mass: Floats
@@ -80,16 +81,14 @@ class TermTable:
     def of(cls, terms: Iterable[Hinges], slopes: Floats, product: bool = False) -> TermTable:
         """Lay terms out; ``slopes`` (d,) are those of each feature's hinges in a minimum."""
         terms = list(terms)
-        flat = np.array([hinge for term in terms for hinge in term], dtype=np.float64).reshape(-1, 3)
-        sizes = np.array([len(term) for term in terms], dtype=np.int64)
-        feature = flat[:, 0].astype(np.int64)
-        combined = np.repeat(sizes, sizes) > 1
+        hinges = [hinge for term in terms for hinge in term]
+        alone = [product or len(term) == 1 for term in terms for _ in term]
         return cls(
-            start=np.concatenate([[0], np.cumsum(sizes)]),
-            feature=feature,
-            knot=flat[:, 1].copy(),
-            sign=flat[:, 2].astype(np.int64),
-            slope=np.where(combined & (not product), slopes[feature], 1.0),
+            start=np.array([0, *accumulate(len(term) for term in terms)], np.int64),
+            feature=np.array([f for f, _, _ in hinges], np.int64),
+            knot=np.array([knot for _, knot, _ in hinges], np.float64),
+            sign=np.array([sign for _, _, sign in hinges], np.int64),
+            slope=np.array([1.0 if a else slopes[f] for a, (f, _, _) in zip(alone, hinges, strict=True)], np.float64),
             product=product,
         )
 
