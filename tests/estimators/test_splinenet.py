@@ -196,3 +196,17 @@ def test_one_hidden_layer_has_no_room_for_interactions():
     X = rng.uniform(size=(300, 3))
     model = kw.SplineNetRegressor(hidden=(64,), epochs=1, random_state=0).fit(X, X[:, 0] * X[:, 1])
     assert not any(isinstance(term, kw.Min) for term in model.spline_.terms)
+
+
+@pytest.mark.parametrize(("noise", "ridge"), [(0.01, 1e-3), (3.0, 1e-2)])
+def test_the_ridge_is_chosen_on_the_validation_rows(noise, ridge):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 12))
+    y = 3 * np.abs(X[:, 0]) + X[:, 1] + noise * rng.normal(size=300)
+    starts = {
+        choice: kw.SplineNetRegressor(hidden=(64,), ridge=choice, epochs=0, random_state=0).fit(X, y)
+        for choice in ("auto", 1e-3, 1e-2)
+    }
+    losses = {choice: model.history_.validation_loss[0] for choice, model in starts.items()}
+    assert losses["auto"] == losses[ridge] == min(losses.values())
+    assert losses[1e-3] != losses[1e-2]

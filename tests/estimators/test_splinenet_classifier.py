@@ -9,6 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import knotwork as kw
+from knotwork.estimators.splinenet_base import _standard_error
 from knotwork.network.split import held_out
 
 
@@ -151,3 +152,19 @@ def test_parameters_out_of_range_are_refused(data, parameters, message):
 def test_one_class_is_refused(data):
     with pytest.raises(ValueError, match="at least 2 classes"):
         kw.SplineNetClassifier().fit(data[0], np.zeros(500))
+
+
+@pytest.mark.parametrize("interacts", [False, True])
+def test_interactions_must_be_clearly_better(interacts):
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-1, 1, size=(600, 4))
+    score = 6 * X[:, 0] * X[:, 1] if interacts else 4 * np.abs(X[:, 0]) - 2
+    y = rng.uniform(size=600) < 1 / (1 + np.exp(-score))
+    spline = kw.SplineNetClassifier(epochs=0, random_state=0).fit(X, y).spline_
+    assert any(len(term.features) == 2 for term in spline.terms) == interacts
+
+
+def test_a_weight_counts_like_rows_in_the_choice_of_a_start():
+    gain, weight = np.array([0.3, -0.1, 0.5]), np.array([1.0, 2.0, 3.0])
+    repeated = np.repeat(gain, weight.astype(int))
+    assert _standard_error(gain, weight) == pytest.approx(repeated.std() / np.sqrt(6))

@@ -366,3 +366,25 @@ def test_features_of_any_size_are_filled():
     grown = reshape(simple(), (20,), X=X, random_state=0)
     share = activity(grown, X)[3:]
     assert ((share > 0) & (share < 1)).all()
+
+
+@pytest.mark.parametrize("fill", ["hinge", "random"])
+@pytest.mark.parametrize("widths", [(40, 30), (40, 30, 20)])
+def test_new_units_behind_the_first_layer_read_new_units(abalone, fill, widths):
+    _, X, y = abalone
+    net = to_network(kw.MarsRegressor().fit(X, y), dtype=torch.float64)
+    grown = reshape(net, widths, fill=fill, X=X, random_state=0)
+    layers = [module for module in grown if isinstance(module, nn.Linear)]
+    old = net[0].out_features
+    for layer in layers[1:-1]:
+        # The outputs so far are carried by two units; what was there before them is not read by new ones.
+        assert not layer.weight[2:, :old].any()
+        assert layer.weight[2:, old:].any(dim=1).all()
+        old = 2
+
+
+def test_new_units_read_all_where_few_are_new(abalone):
+    _, X, y = abalone
+    net = to_network(kw.MarsRegressor().fit(X, y), dtype=torch.float64)
+    grown = reshape(net, (net[0].out_features + 3, 20), fill="random", X=X, random_state=0)
+    assert grown[2].weight[2:, : net[0].out_features].any(dim=1).all()

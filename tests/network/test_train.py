@@ -186,3 +186,15 @@ def test_progress_is_shown(data, capsys):
     X, y = data
     kw.train(start(X, y), X, y, epochs=2, verbose=1)
     assert "validation loss" in capsys.readouterr().out
+
+
+def test_a_pull_keeps_the_weights_near_the_start(data):
+    X, y = data
+    moved = {}
+    for pull in (0.0, 3.0, 100.0):
+        net = start(X, y)
+        before = [p.detach().clone() for p in net.parameters() if p.ndim > 1]
+        kw.train(net, X, y, epochs=30, pull=pull, validation=(X, y), standardise=False, random_state=0)
+        after = [p.detach() for p in net.parameters() if p.ndim > 1]
+        moved[pull] = sum(float((a - b).square().sum()) for a, b in zip(after, before, strict=True)) ** 0.5
+    assert moved[100.0] < 0.2 * moved[3.0] < 0.2 * moved[0.0]

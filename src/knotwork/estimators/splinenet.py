@@ -43,6 +43,9 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         Fit the spline to this share of the training rows and train the network on the others; None uses all for both.
     epochs, batch_size, learning_rate, weight_decay : int, int, float, float
         AdamW on mini-batches; the rate is the peak of a schedule with a linear warm-up and a half cosine.
+    pull : float, default 0
+        Weight decay towards the weights that training begins with, beside ``weight_decay`` towards zero. Where the data
+        are noisy and training is long, values of 1 to 3 keep a network from losing what its start knows.
     warmup : float, default 0.2
         Share of the steps before the peak.
     l1, dropout : float, default 0

@@ -36,7 +36,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
 
     Parameters
     ----------
-    hidden, start, activation, fill, spline_fraction, epochs, batch_size, weight_decay, dropout,
+    hidden, start, activation, fill, spline_fraction, epochs, batch_size, weight_decay, pull, dropout,
     validation_fraction, patience, average, device, random_state, n_jobs, verbose
         As in SplineNetRegressor.
     learning_rate : float, default 5e-3
@@ -103,6 +103,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         batch_size: int = 128,
         learning_rate: float = 5e-3,
         weight_decay: float = 1e-2,
+        pull: float = 0.0,
         warmup: float = 0.1,
         l1: float = 0.0,
         dropout: float = 0.0,
@@ -119,7 +120,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         super().__init__(
             hidden=hidden, start=start, activation=activation, fill=fill, max_terms=max_terms, max_degree=max_degree,
             penalty=penalty, threshold=threshold, ridge=ridge, spline_fraction=spline_fraction, epochs=epochs,
-            batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup, l1=l1,
+            batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, pull=pull,
+            warmup=warmup, l1=l1,
             dropout=dropout, validation_fraction=validation_fraction, patience=patience, average=average,
             device=device, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
         )  # fmt: skip

@@ -13,12 +13,12 @@ from typing import Any
 
 import knotwork
 from knotwork.experiments import drawings, fewer_rows, figures, sparsity
-from knotwork.experiments.protocol import FIRST_SEED, SUBJECTS, Plan
+from knotwork.experiments.protocol import FIRST_SEED, STARTS, SUBJECTS, Plan
 from knotwork.experiments.report import write_report
 from knotwork.experiments.store import Record, Task, run_tasks, task
 from knotwork.experiments.summary import Runs, interval, summarise
 
-TRAINING = ("epochs", "widths", "batch_size", "weight_decay", "warmup")
+TRAINING = ("epochs", "widths", "batch_size", "weight_decay", "pull", "warmup")
 SHORT_TRAINING = ("analysis_epochs", *TRAINING[1:])
 
 
@@ -29,7 +29,8 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[bool], None]]]
 def training_tasks(plan: Plan, data: str) -> list[Task]:
     """Every start, rate and seed, min-max scaled; converted and random z-scored as well."""
     wanted = [("minmax", s, plan.seeds) for s in ("converted", "random")]
-    wanted += [("minmax", s, min(plan.seeds, plan.variant_seeds)) for s in ("hinge fill", "zero fill")]
+    variants = [s for s in STARTS if s not in ("converted", "random")]
+    wanted += [("minmax", s, min(plan.seeds, plan.variant_seeds)) for s in variants]
     wanted += [("zscore", s, min(plan.seeds, plan.zscore_seeds)) for s in ("converted", "random")]
     return [
         task("runs", "run", plan, TRAINING, data=data, scaling=scaling, start=start, rate=rate, seed=FIRST_SEED + seed)

@@ -37,6 +37,7 @@ class TrainOptions:
     learning_rate : peak of the schedule: a linear warm-up over the first ``warmup`` of the steps, then a half cosine
     l1 : weight of Σ|weights|, in units of the (standardised) loss; dropout : share of hidden units left out
     patience : epochs without a better validation loss after which training ends; None is never
+    pull : weight decay towards the weights that training begins with, beside ``weight_decay`` towards zero
     clip : greatest norm of a gradient
     average : epochs over which the weights are averaged (exponentially, less at first); the average is the result
     """
@@ -45,6 +46,7 @@ class TrainOptions:
     batch_size: int = 128
     learning_rate: float = 1e-2
     weight_decay: float = 1e-2
+    pull: float = 0.0
     warmup: float = 0.2
     l1: float = 0.0
     dropout: float = 0.0
@@ -133,7 +135,8 @@ def fit_network(
     steps_per_epoch = -(-len(training.x) // options.batch_size)
     schedule = _schedule(options, options.epochs * steps_per_epoch)
     parameters = [p for p in net.parameters() if p.requires_grad]
-    penalised = [p for p in parameters if p.ndim > 1]
+    penalised: list[Tensor] = [p for p in parameters if p.ndim > 1]
+    origin = [p.detach().clone() for p in penalised]
     optimiser = torch.optim.AdamW(
         [{"params": penalised, "weight_decay": options.weight_decay},
          {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}],
@@ -160,6 +163,9 @@ def fit_network(
                     cost.backward()  # type: ignore[no-untyped-call]
                     nn.utils.clip_grad_norm_(parameters, options.clip)
                     optimiser.step()
+                    if options.pull > 0:
+                        with torch.no_grad():
+                            torch._foreach_lerp_(penalised, origin, min(1.0, options.pull * schedule[step - 1]))
                     _average(averaged, net, step, options.average * steps_per_epoch)
             history.train_loss.append(_evaluate(averaged, training, loss) * unit)
             history.validation_loss.append(_evaluate(averaged, validation, loss) * unit)
@@ -251,6 +257,7 @@ def train(
     batch_size: int = 128,
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-2,
+    pull: float = 0.0,
     warmup: float = 0.2,
     l1: float = 0.0,
     dropout: float = 0.0,
@@ -309,8 +316,8 @@ def train(
         chosen = ~held_out(rows, validation, seed)
         held = (rows[~chosen], targets[~chosen], weight[~chosen]) if not chosen.all() else (rows, targets, weight)
     options = TrainOptions(
-        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup,
-        l1=l1, dropout=dropout, patience=patience, average=average,
+        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, pull=pull,
+        warmup=warmup, l1=l1, dropout=dropout, patience=patience, average=average,
     )  # fmt: skip
     coordinates = loss.coordinates(rows[chosen], targets[chosen], weight[chosen])
     ends = _ends(net) if standardise else None
