@@ -103,9 +103,9 @@ def _opening(result: Record, names: Sequence[str], plan: Plan) -> str:
         f"All networks are trained by the library's own loop (AdamW, batches of {plan.batch_size}, weight decay "
         f"{plan.weight_decay:g}, {plan.warmup} epochs of warm-up, averaged weights), to the end. Weights also decay "
         f"towards those that training begins with, at a rate of {plan.pull:g}, for both starts: without that, 500 "
-        f"epochs on such noisy data overfit, and the variants below show by how much. {choice} These settings were tried "
-        f'out on other seeds. "Last" is the error after exactly so many epochs, "best" that of the best epoch on the '
-        f"validation rows up to there.",
+        f"epochs on such noisy data overfit, and the variants below show by how much. {choice} These settings were "
+        f'tried out on other seeds. "Last" is the error after exactly so many epochs, "best" that of the best epoch '
+        f"on the validation rows up to there.",
     ])  # fmt: skip
 
 

@@ -31,6 +31,8 @@ RIDGES = (1e-3, 1e-2)
 CLASS_RIDGE = 1.0
 # Least gain in R² for which the search goes on: a network has room for terms that add little.
 THRESHOLD = 1e-4
+# Terms that a search may always have, however few the rows.
+LEAST_TERMS = 21
 
 
 def fit_spline_to_width(
@@ -48,7 +50,20 @@ def fit_spline_to_width(
         found = fit_spline(X, y, weights=weights, names=names, options=options)
         return found.spline, found.gcv
 
-    return _narrowed(fit, options, lambda degree: default_max_terms(X.shape[1], degree), rule, widths)
+    return _narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), rule, widths)
+
+
+def start_terms(rows: int, features: int, degree: int) -> int:
+    """Most terms of a start's search, with the intercept.
+
+    As for a spline alone, but no more than a tenth of the rows, and no more interactions than a few features have:
+    training finds the rest, and sooner than the search would.
+
+    >>> start_terms(200, 5, degree=1), start_terms(10_000, 5, degree=1), start_terms(10_000, 100, degree=2)
+    (21, 21, 41)
+    """
+    most = default_max_terms(features if degree == 1 else 1, degree)
+    return min(most, max(LEAST_TERMS, rows // 10 + 1))
 
 
 def fit_classes_to_width(
