@@ -15,7 +15,7 @@ from knotwork.network.activations import activation_rule
 from knotwork.network.assemble import count_units
 from knotwork.network.chain import build, evaluate
 from knotwork.network.coordinates import Coordinates
-from knotwork.network.starts import fit_spline_to_width, ridge_refit, spline_start
+from knotwork.network.starts import fit_spline_to_width, ridge_refits, spline_start
 from knotwork.spline.fit import FitOptions
 
 FEATURES = 4
@@ -121,22 +121,20 @@ def test_a_ridge_changes_coefficients_and_nothing_else(search, rows, degree):
     spline = fit(X, y, (128, 128, 128), degree)
     c = Coordinates.of(X, y)
     weight = np.ones(len(X))
-    assert ridge_refit(spline, X, y, weight, 0.0, c) is spline
-    tiny = ridge_refit(spline, X, y, weight, 1e-10, c)
+    same, tiny, *others, huge = ridge_refits(spline, X, y, weight, (0.0, 1e-10, 1e-3, 1e-1, 1e3, 1e9), c)
+    assert same is spline
     assert tiny.terms == spline.terms
     np.testing.assert_allclose(tiny(X), spline(X), atol=1e-5 * y.std())
-    errors = [np.square(y - ridge_refit(spline, X, y, weight, r, c)(X)).sum() for r in (0.0, 1e-3, 1e-1, 1e3)]
+    errors = [np.square(y - refitted(X)).sum() for refitted in (same, *others)]
     assert errors == sorted(errors)
-    np.testing.assert_allclose(
-        ridge_refit(spline, X, y, weight, 1e9, c)(X), y.mean(axis=0) + np.zeros_like(y), rtol=1e-5
-    )
+    np.testing.assert_allclose(huge(X), y.mean(axis=0) + np.zeros_like(y), rtol=1e-5)
 
 
 @pytest.mark.parametrize("slopes", [(1.0, 0.25), (8.0, 3.0)])
 def test_a_ridge_keeps_slopes_whatever_the_first_is(rows, slopes):
     X, y = rows
     spline = Spline((Min((Hinge(0, 0.1, 1), Hinge(1, 90.0, 1)), slopes),), y.mean(axis=0), [[1.0, 2.0]], tuple("abcd"))
-    refitted = ridge_refit(spline, X, y, np.ones(len(X)), 1e-12, Coordinates.of(X, y))
+    (refitted,) = ridge_refits(spline, X, y, np.ones(len(X)), (1e-12,), Coordinates.of(X, y))
     columns = np.column_stack([np.ones(len(X)), spline.basis(X)])
     expected, *_ = np.linalg.lstsq(columns, y, rcond=None)
     np.testing.assert_allclose(refitted.coef, expected[1:], rtol=1e-6)

@@ -12,7 +12,7 @@ from knotwork.estimators.splinenet_base import Rows, SplineNetBase
 from knotwork.network.activations import Activation
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.losses import SquaredError
-from knotwork.network.starts import RIDGES, fit_spline_to_width, ridge_refit
+from knotwork.network.starts import RIDGES, fit_spline_to_width, ridge_refits
 from knotwork.spline.model import Floats, Spline
 
 
@@ -110,7 +110,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
             X, y, weight if weighted else None, names, self._spline_options(degree), rule, widths
         )
         ridges = RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
-        return [ridge_refit(spline, X, y, weight, ridge, coordinates) for ridge in ridges]
+        return ridge_refits(spline, X, y, weight, ridges, coordinates)
 
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""

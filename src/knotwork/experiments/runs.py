@@ -18,7 +18,7 @@ from knotwork.experiments.protocol import FILL, NO_PULL, Plan, Rows, Split, spli
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build, read_chain
 from knotwork.network.coordinates import Coordinates, fold
-from knotwork.network.starts import fit_spline_to_width, kaiming, ridge_refit, spline_start
+from knotwork.network.starts import fit_spline_to_width, kaiming, ridge_refits, spline_start
 from knotwork.network.train import History, Part, TrainOptions, balance_, fit_network
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
@@ -50,7 +50,7 @@ def fit_start_spline(rows: Rows, names: tuple[str, ...], width: int) -> Spline:
     """Fit the spline a network starts from: first-order MARS, coefficients with a small ridge."""
     options = FitOptions(threads=1)
     spline = fit_spline_to_width(rows.x, rows.y, None, names, options, RELU, (width,))
-    return ridge_refit(spline, rows.x, rows.y, np.ones(len(rows)), RIDGE, Coordinates.of(rows.x, rows.y))
+    return ridge_refits(spline, rows.x, rows.y, np.ones(len(rows)), (RIDGE,), Coordinates.of(rows.x, rows.y))[0]
 
 
 def as_they_are(features: int) -> Coordinates:

@@ -27,7 +27,7 @@ from knotwork.network.starts import (
     THRESHOLD,
     fit_classes_to_width,
     fit_spline_to_width,
-    ridge_refit,
+    ridge_refits,
     spline_start,
 )
 from knotwork.network.tasks import Target, read_target
@@ -190,7 +190,8 @@ def fit_start(
         spline = fit_spline_to_width(rows, target.values, weight, names, options, rule, widths)
         each = np.ones(len(rows)) if weight is None else weight
         coordinates = Coordinates.of(rows, target.values, each)
-        return ridge_refit(spline, rows, target.values, each, RIDGES[0] if ridge is None else ridge, coordinates)
+        ridges = RIDGES[:1] if ridge is None else (ridge,)
+        return ridge_refits(spline, rows, target.values, each, ridges, coordinates)[0]
     spline = fit_classes_to_width(
         rows, target.values, len(target.classes), weight, names, options, rule, widths,
         CLASS_RIDGE if ridge is None else ridge,

@@ -107,14 +107,16 @@ def _narrowed(
         narrowed = False
         while most >= 2:
             spline, score = fit(replace(options, max_terms=most, max_degree=degree))
-            units = count_units(spline, rule.module)
+            # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
+            units = [2 * degree * len(spline.terms)] * degree
+            if max(units) > min(widths[:degree]):
+                units = list(count_units(spline, rule.module))
             excess = max(need - width for need, width in zip(units, widths, strict=False))
             if excess <= 0:
                 if best is None or score < best_score:
                     best, best_score = spline, score
                 break
             narrowed = True
-            # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
             most -= max(1, excess // (2 * len(units)))
         if not narrowed:
             break
@@ -123,10 +125,12 @@ def _narrowed(
     return best
 
 
-def ridge_refit(spline: Spline, X: Floats, y: Floats, weight: Floats, ridge: float, coordinates: Coordinates) -> Spline:
-    """Fit the coefficients again with a ridge on them, in standardised units; knots and terms stay."""
-    if ridge == 0 or not spline.terms:
-        return spline
+def ridge_refits(
+    spline: Spline, X: Floats, y: Floats, weight: Floats, ridges: Sequence[float], coordinates: Coordinates
+) -> list[Spline]:
+    """Fit the coefficients again with each ridge on them, in standardised units; knots and terms stay."""
+    if not spline.terms or not any(ridges):
+        return [spline] * len(ridges)
     c = coordinates
     inner = rescale_spline(spline, c.x_centre, c.x_scale, c.y_centre, c.y_scale)
     basis = inner.basis(c.features(X))
@@ -134,13 +138,20 @@ def ridge_refit(spline: Spline, X: Floats, y: Floats, weight: Floats, ridge: flo
     mean = share @ basis
     centred = basis - mean
     target = c.responses(y)
-    gram = (centred * share[:, None]).T @ centred + ridge * np.eye(len(inner.terms))
-    coef = np.linalg.solve(gram, (centred * share[:, None]).T @ target)
-    intercept = share @ target - mean @ coef
-    refitted = Spline(inner.terms, intercept, coef, inner.feature_names)
-    # Back to the units of the data, with the knots as they were: they are values of the data.
-    outer = rescale_spline(refitted, -c.x_centre / c.x_scale, 1 / c.x_scale, -c.y_centre / c.y_scale, 1 / c.y_scale)
-    return replace(outer, terms=spline.terms)
+    weighted = centred * share[:, None]
+    gram, products = weighted.T @ centred, weighted.T @ target
+
+    def refit(ridge: float) -> Spline:
+        if ridge == 0:
+            return spline
+        coef = np.linalg.solve(gram + ridge * np.eye(len(inner.terms)), products)
+        intercept = share @ target - mean @ coef
+        refitted = Spline(inner.terms, intercept, coef, inner.feature_names)
+        # Back to the units of the data, with the knots as they were: they are values of the data.
+        outer = rescale_spline(refitted, -c.x_centre / c.x_scale, 1 / c.x_scale, -c.y_centre / c.y_scale, 1 / c.y_scale)
+        return replace(outer, terms=spline.terms)
+
+    return [refit(ridge) for ridge in ridges]
 
 
 def spline_start(
