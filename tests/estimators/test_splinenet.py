@@ -210,3 +210,11 @@ def test_the_ridge_is_chosen_on_the_validation_rows(noise, ridge):
     losses = {choice: model.history_.validation_loss[0] for choice, model in starts.items()}
     assert losses["auto"] == losses[ridge] == min(losses.values())
     assert losses[1e-3] != losses[1e-2]
+
+
+@pytest.mark.parametrize(("rows", "weight", "pairs"), [(300, 1.0, False), (300, 2.0, True), (900, 1.0, True)])
+def test_few_rows_are_not_asked_for_interactions(rows, weight, pairs):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(rows, 3))
+    model = kw.SplineNetRegressor(epochs=0, random_state=0).fit(X, 4 * X[:, 0] * X[:, 1], np.full(rows, weight))
+    assert any(isinstance(term, kw.Min) for term in model.spline_.terms) == pairs

@@ -35,7 +35,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         As in MarsRegressor, but smaller: the network has room for terms that add little.
     max_degree : int or "auto", default "auto"
         Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1 or 2, whichever spline is
-        better on the validation rows.
+        better on the validation rows, and 1 if it has fewer than 400 rows to learn from.
     ridge : float or "auto", default "auto"
         Ridge of the spline's coefficients, in standardised units: large ones that cancel do not survive training.
         "auto" is 1e-3 or 1e-2, whichever spline is better on the validation rows.
