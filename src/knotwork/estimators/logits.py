@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax, softmax
 
-from knotwork.spline.likelihood import softmax
 from knotwork.spline.model import Floats
 
 
@@ -22,11 +22,13 @@ class LogitMixin:
 
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class: (N, K), in the order of ``classes_``."""
-        return softmax(self._logits(X))[0]
+        probabilities: Floats = softmax(self._logits(X), axis=1)
+        return probabilities
 
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithms of the probabilities: (N, K)."""
-        return softmax(self._logits(X))[1]
+        logarithms: Floats = log_softmax(self._logits(X), axis=1)
+        return logarithms
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class: (N,)."""

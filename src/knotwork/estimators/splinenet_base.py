@@ -18,7 +18,7 @@ from knotwork.estimators.inputs import read_table
 from knotwork.network.activations import NAMES, Activation, activation_rule
 from knotwork.network.chain import build, evaluate, read_chain
 from knotwork.network.coordinates import Coordinates, fold
-from knotwork.network.losses import Loss
+from knotwork.network.losses import LogLoss, Loss
 from knotwork.network.reshape import FILLS
 from knotwork.network.split import held_out
 from knotwork.network.starts import THRESHOLD, kaiming, spline_start
@@ -165,7 +165,7 @@ class SplineNetBase(BaseEstimator):
         """Fit the splines to choose from, and choose by rows held back from them."""
         weight = held_back[2]
         best: tuple[Spline, Floats] | None = None
-        for degree in self._degrees(len(widths), rows[2].sum()):
+        for degree in self._degrees(len(widths), rows[2].sum(), loss):
             splines = self._fit_splines(rows, weighted, names, widths, rule, coordinates, degree)
             costs = [_spline_costs(spline, held_back, loss, coordinates) for spline in splines]
             spline, cost = min(zip(splines, costs, strict=True), key=lambda pair: float(weight @ pair[1]))
@@ -181,9 +181,11 @@ class SplineNetBase(BaseEstimator):
             threads=thread_count(self.n_jobs),
         )  # fmt: skip
 
-    def _degrees(self, layers: int, rows: float) -> tuple[int, ...]:
+    def _degrees(self, layers: int, rows: float, loss: Loss) -> tuple[int, ...]:
         """Return the degrees to choose from; each takes a hidden layer."""
-        automatic = (1, 2) if rows >= LEAST_ROWS else (1,)
+        # With many classes a search for interactions takes as long as a dozen epochs, and rarely finds any that last.
+        many = isinstance(loss, LogLoss) and loss.outputs > 1
+        automatic = (1, 2) if rows >= LEAST_ROWS and not many else (1,)
         degrees = automatic if isinstance(self.max_degree, str) else (int(self.max_degree),)
         return tuple(degree for degree in degrees if degree <= layers) or (layers,)
 

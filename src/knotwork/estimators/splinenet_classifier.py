@@ -46,8 +46,9 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     max_terms, penalty, threshold : as in MarsClassifier
         The spline has at most as many terms as the hidden layers can hold.
     max_degree : int or "auto", default "auto"
-        Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if that spline is
-        better on the validation rows by more than one standard error and has at least 400 rows to learn from.
+        Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there
+        are two classes, at least 400 rows to learn from, and the spline is better on the validation rows by more than
+        one standard error.
     ridge : float, default 1
         As in MarsClassifier, but larger: training makes logits steeper where that pays, but takes long to flatten
         those that are too sure.

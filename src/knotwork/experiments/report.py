@@ -166,6 +166,11 @@ def targets(result: Record) -> str:
         f"making the "
         f"network from it costs {seconds['construct'] / seconds['epoch_converted']:.2f} of one.",
     ]  # fmt: skip
+    lines += [
+        f"- Beside a random start whose weights are not pulled towards it (fewer seeds), after {mark} epochs: "
+        f"{_verdict(entry['last']['difference'])} (last); {_verdict(entry['best']['difference'])} (best)."
+        for mark, entry in result["random_without_pull"].items()
+    ]
     return "\n".join(lines)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from knotwork.experiments.protocol import PUBLISHED, STARTS, Plan
+from knotwork.experiments.protocol import NO_PULL, PUBLISHED, STARTS, Plan
 from knotwork.spline.model import Floats
 
 Record = dict[str, Any]
@@ -86,6 +86,7 @@ def summarise(data: str, runs: Runs, seconds: Record, plan: Plan) -> Record:
         "after": after,
         "seconds": seconds,
         "published": PUBLISHED[data],
+        "random_without_pull": without_pull(runs, plan),
         "variants": variants(runs, plan),
         "scalings": scalings(runs, plan),
         "catching_up": catching_up(runs),
@@ -97,6 +98,20 @@ def summarise(data: str, runs: Runs, seconds: Record, plan: Plan) -> Record:
 def _rates(choice: dict[int, tuple[Record, int]]) -> dict[str, int]:
     rates = [f"{run['rate']:g}" for run, _ in choice.values()]
     return {rate: rates.count(rate) for rate in sorted(set(rates), key=float)}
+
+
+def without_pull(runs: Runs, plan: Plan) -> Record:
+    """Compare the converted network with a random one that is not pulled towards its start, where both were run."""
+    random = f"random{NO_PULL}"
+    if not runs.of(random):
+        return {}
+    return {
+        str(mark): {
+            "last": compare(runs.errors("converted", mark, best=False), runs.errors(random, mark, best=False)),
+            "best": compare(runs.errors("converted", mark, best=True), runs.errors(random, mark, best=True)),
+        }
+        for mark in plan.marks
+    }
 
 
 def variants(runs: Runs, plan: Plan) -> Record:

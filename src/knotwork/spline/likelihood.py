@@ -32,9 +32,11 @@ MOST_STEPS = 100
 # A Newton step whose promised gain is below this share of the objective is the last: the next one would be its square.
 SETTLED = 1e-6
 # Quasi-Newton steps end at this gradient, in units in which the curvature began as one, over the objective's root.
-QUASI_SETTLED = 1e-4
+QUASI_SETTLED = 3e-4
 # Products in a sum of outer products beyond which single precision pays.
 LARGE = 1e7
+# The exponentials of logits below this, and sums of them, are finite and not zero.
+SAFE = 600.0
 # The intercepts are not to be shrunk, but a class of one row may ask for minus infinity where weights are extreme.
 INTERCEPT_RIDGE = 1e-8
 
@@ -192,12 +194,16 @@ def contrasts(classes: int) -> Floats:
     return columns
 
 
-def softmax(logits: Floats) -> tuple[Floats, Floats]:
-    """Return probabilities (N, K) and their logarithms."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    odds = np.exp(shifted)
-    total = odds.sum(axis=1, keepdims=True)
-    return odds / total, shifted - np.log(total)
+def class_probabilities(logits: Floats, codes: NDArray[np.intp]) -> tuple[Floats, Floats]:
+    """Return probabilities (N, K), written over the logits, and the logarithms of those of the codes (N,)."""
+    # Only logits beyond the range of the exponential need to be shifted; reductions along few classes are slow.
+    if not -SAFE < logits.min() <= logits.max() < SAFE:
+        logits -= logits.max(axis=1, keepdims=True)
+    own = logits[np.arange(len(logits)), codes]
+    np.exp(logits, out=logits)
+    total = logits @ np.ones(logits.shape[1])
+    logits /= total[:, None]
+    return logits, own - np.log(total)
 
 
 def fit_logits(
@@ -270,8 +276,8 @@ class _Problem:
 
     def evaluate(self, theta: Floats) -> tuple[Floats, float]:
         """Return probabilities (N, K) and log-likelihood."""
-        probabilities, logs = softmax(self.columns @ (theta @ self.contrast.T))
-        return probabilities, float(self.weights @ logs[np.arange(len(logs)), self.codes])
+        probabilities, logs = class_probabilities(self.columns @ (theta @ self.contrast.T), self.codes)
+        return probabilities, float(self.weights @ logs)
 
     def objective(self, theta: Floats) -> tuple[float, float, Floats]:
         """Return the penalised objective, its part without the penalty, and the probabilities."""
