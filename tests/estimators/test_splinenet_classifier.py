@@ -168,3 +168,12 @@ def test_a_weight_counts_like_rows_in_the_choice_of_a_start():
     gain, weight = np.array([0.3, -0.1, 0.5]), np.array([1.0, 2.0, 3.0])
     repeated = np.repeat(gain, weight.astype(int))
     assert _standard_error(gain, weight) == pytest.approx(repeated.std() / np.sqrt(6))
+
+
+def test_many_classes_are_not_asked_for_interactions_unless_told():
+    rng = np.random.default_rng(2)
+    X = rng.uniform(-1, 1, size=(700, 3))
+    y = np.digitize(X[:, 0] * X[:, 1], [-0.1, 0.1])
+    for degree, pairs in (("auto", False), (2, True)):
+        spline = kw.SplineNetClassifier(max_degree=degree, epochs=0, random_state=0).fit(X, y).spline_
+        assert any(len(term.features) == 2 for term in spline.terms) == pairs
