@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import time
 from collections.abc import Callable
@@ -32,6 +33,8 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # numpy's too: threads on busy cores wait for each other
 
 import numpy as np
 import torch
