@@ -32,15 +32,6 @@ SMOOTH = [
 BOXED = ["relu6", "hardtanh", nn.Hardtanh(0.0, 1.0), nn.Hardtanh(-3.0, 0.5)]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks are faster without threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 class Case:
     """A spline and points for it: inside and far outside the data, and at the knots."""
 

@@ -19,15 +19,6 @@ from knotwork.network.screening import explained, most_telling
 from tests.reference import ridge_without_each_row
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks are faster without threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 class Net(nn.Module):
     """A small CNN with BatchNorm and Dropout."""
 

@@ -13,15 +13,6 @@ from knotwork import init_
 from knotwork.errors import NetworkError, ScaleWarning
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks are faster without threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def data(rows=300, features=4, outputs=1, seed=0):
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(rows, features))

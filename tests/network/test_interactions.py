@@ -23,15 +23,6 @@ from tests.network.test_reshape import CARRYING, activity, added_units, hidden_l
 from tests.test_io import assert_same
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks are faster without threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 class Case:
     """A spline of some degree, its parts often shared, and points: inside and far outside the data, at the knots."""
 

@@ -19,14 +19,6 @@ from tests.pwl.cases import Case, cases
 DOUBLE = 1e-12
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def run(net, X):
     dtype = next(net.parameters()).dtype
     with torch.no_grad():

@@ -17,15 +17,6 @@ STUCK = [("elu", None), ("relu6", (-10, 10)), ("hardtanh", (-10, 10))]
 SOFTPLUS_LINE = np.exp(-20.0)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Small networks are faster without threads."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
-
-
 def size_of_parts(net, X):
     """Size of what a network with one hidden layer adds up: |out|·(|weight|·|x| + |bias|) + |output bias|."""
     x = torch.tensor(X, dtype=torch.float64).abs()

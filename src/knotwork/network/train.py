@@ -146,7 +146,7 @@ def fit_network(
     averaged = copy.deepcopy(net)
     best = _state(averaged)
     step = 0
-    with _dropout(net, options.dropout), _seeded(seed):
+    with _dropout(net, options.dropout), _seeded(seed, device):
         for epoch in range(options.epochs + 1):
             start = time.perf_counter()
             if epoch > 0:
@@ -219,9 +219,12 @@ def _state(net: nn.Module) -> dict[str, Tensor]:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Seed torch's global generators (dropout draws from them) and leave them as they were."""
-    with torch.random.fork_rng():
+def _seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Seed torch's global generators (dropout draws from them) and leave them as they were.
+
+    Those of a GPU are left alone unless it is used: a forked process must not touch it.
+    """
+    with torch.random.fork_rng([device] if device.type == "cuda" else []):
         torch.manual_seed(seed)
         yield
 
