@@ -16,9 +16,12 @@ own time to get there; the time of fitting, choosing and converting the spline i
 the same with the validation error itself, against the least value that the Kaiming start ever has. That is stricter:
 the least of a hundred noisy numbers is partly luck.
 
-A table counts as "at the noise floor" where no start gets 5 % below the spline's own validation error. "spline" is the
-default of SplineNet, which chooses among splines without and with interactions; "degree 1" and "degree 2" may be asked
-for too.
+"all epochs" is Kaiming's start once more, trained without going back from epochs that make the validation error worse
+(``setback=None``): what is matched then is the random start as people train it elsewhere.
+
+A table counts as "at the noise floor" where no start's best network is 5 % better on the test rows than the spline; the
+least validation error of a hundred would flatter. "spline" is the default of SplineNet, which chooses among splines
+without and with interactions; "degree 1" and "degree 2" may be asked for too.
 """
 
 from __future__ import annotations
@@ -54,7 +57,7 @@ from knotwork.network.starts import kaiming, spline_start
 from knotwork.network.train import Part, TrainOptions, fit_network
 
 SPLINES: dict[str, int | str] = {"spline": "auto", "degree 1": 1, "degree 2": 2}
-STARTS = ("spline", "kaiming", "orthogonal", "lsuv")
+STARTS = ("spline", "kaiming", "all epochs", "orthogonal", "lsuv")
 RATES = (2e-3, 5e-3, 1e-2)
 SHOWN = (0, 1, 5, 20, 50)
 CLASSES = (
@@ -170,6 +173,7 @@ def run(task: Run) -> dict[str, object]:
     options = TrainOptions(
         epochs=task.epochs, batch_size=model.batch_size, learning_rate=task.rate, weight_decay=model.weight_decay,
         warmup=model.warmup if task.warmup is None else task.warmup, patience=task.patience, average=model.average,
+        setback=None if task.start == "all epochs" else model.setback,
     )  # fmt: skip
     history = fit_network(
         net, part(X[~held], y[~held]), part(X[held], y[held]), options, seed=task.seed, loss=loss, report=report
@@ -221,12 +225,13 @@ def survival(runs: list[dict], reached: float) -> tuple[float, float, float | No
     """Return how a table's mean validation error moves in 20 epochs, and the worst single run.
 
     The greatest rise of the mean, the greatest rise of a run, and the fall by epoch 20: None at the noise floor, where
-    the least error that any start has ``reached`` is not far below the spline's own.
+    the least test error that any start has ``reached`` is not far below the spline's own.
     """
     curves = np.array([(r["validation"] + [r["validation"][-1]] * 20)[:21] for r in runs])
     mean = curves.mean(axis=0)
     single = float((curves.max(axis=1) / curves[:, 0] - 1).max())
-    return float(mean.max() / mean[0] - 1), single, 1 - mean[20] / mean[0] if reached < 0.95 * mean[0] else None
+    at_floor = reached > 0.95 * statistics.fmean(r["test"][0] for r in runs)
+    return float(mean.max() / mean[0] - 1), single, None if at_floor else 1 - mean[20] / mean[0]
 
 
 def show(results: list[dict], console: Console) -> None:
@@ -240,6 +245,7 @@ def show(results: list[dict], console: Console) -> None:
     for name in heads:
         table.add_column(name, justify="left" if name in ("data", "start") else "right")
     shares: list[tuple[float, float]] = []
+    plain: list[tuple[float, float]] = []
     wins, rises, singles, falls = [], [], [], []
     for name in tables:
         at_best: dict[str, float] = {}
@@ -255,21 +261,25 @@ def show(results: list[dict], console: Console) -> None:
             table.add_row(name if start == starts[0] else "", start, *cells)
             if start == "spline":
                 shares += share
-                reached = min(mean(min(best[name, seed, other]["validation"]) for seed in seeds) for other in starts)
-                rise, single, fall = survival(runs, reached)
-                rises.append((rise, name))
-                singles.append(single)
-                falls += [] if fall is None else [fall]
+                if "all epochs" in starts:
+                    plain += [time_to_match(r, best[name, r["seed"], "all epochs"]) for r in runs]
+        rise, single, fall = survival([best[name, seed, "spline"] for seed in seeds], min(at_best.values()))
+        rises.append((rise, name))
+        singles.append((single, name))
+        falls += [] if fall is None else [fall]
         wins.append(at_best["spline"] < at_best["kaiming"])
     console.print(table)
-    on_test, on_validation = (median(column) for column in zip(*shares, strict=True))
     rise, where = max(rises)
-    console.print(f"time to match Kaiming's best, median over all runs: {on_test:.3f} (target ≤ 0.2)")
-    console.print(f"the same on validation rows: {on_validation:.3f}")
+    single, worst = max(singles)
+    for label, pairs in (("Kaiming's best", shares), ("that of Kaiming's start when all epochs stand", plain)):
+        if pairs:
+            on_test, on_validation = (median(column) for column in zip(*pairs, strict=True))
+            console.print(f"time to match {label}, median over all runs: {on_test:.3f} (target ≤ 0.2)")
+            console.print(f"  on validation rows: {on_validation:.3f}")
     console.print(f"lower best test error than Kaiming on {sum(wins)} of {len(wins)} tables (target ≥ 80 %)")
     console.print(
-        f"greatest rise of a table's mean validation error by epoch 20: {100 * rise:.1f} % on {where} (target ≤ 5 %); "
-        f"tables with a single run above 5 %: {sum(single > 0.05 for single in singles)}"
+        f"greatest rise of a table's mean validation error by epoch 20: {100 * rise:.1f} % on {where}; "
+        f"of a single run: {100 * single:.1f} % on {worst} (target ≤ 5 %)"
     )
     if falls:
         console.print(

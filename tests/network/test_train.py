@@ -188,13 +188,34 @@ def test_progress_is_shown(data, capsys):
     assert "validation loss" in capsys.readouterr().out
 
 
-def test_a_pull_keeps_the_weights_near_the_start(data):
+def test_epochs_that_set_the_validation_loss_back_are_undone(data):
     X, y = data
-    moved = {}
-    for pull in (0.0, 3.0, 100.0):
-        net = start(X, y)
-        before = [p.detach().clone() for p in net.parameters() if p.ndim > 1]
-        kw.train(net, X, y, epochs=30, pull=pull, validation=(X, y), standardise=False, random_state=0)
-        after = [p.detach() for p in net.parameters() if p.ndim > 1]
-        moved[pull] = sum(float((a - b).square().sum()) for a, b in zip(after, before, strict=True)) ** 0.5
-    assert moved[100.0] < 0.2 * moved[3.0] < 0.2 * moved[0.0]
+    settings = {"validation": (X[:100], y[:100]), "epochs": 40, "learning_rate": 0.2, "warmup": 0.0, "patience": None}
+    plain, kept = (
+        kw.train(start(X[100:], y[100:]), X[100:], y[100:], setback=setback, random_state=0, **settings)
+        for setback in (None, 0.02)
+    )
+    # The rate is far too large, so the first epochs destroy the start.
+    assert not plain.undone
+    assert max(plain.validation_loss) > 1.5 * plain.validation_loss[0]
+    assert len(kept) == len(plain)
+    assert kept.undone
+    best = np.minimum.accumulate(kept.validation_loss)
+    assert (kept.validation_loss <= 1.02 * best).all()
+    for epoch in kept.undone:
+        at = int(np.argmin(kept.validation_loss[:epoch]))
+        assert kept.validation_loss[epoch] == kept.validation_loss[at]
+        assert kept.train_loss[epoch] == kept.train_loss[at]
+    # Each time the rate is halved, on top of the schedule that both share.
+    shares = np.array(kept.learning_rate[1:]) / plain.learning_rate[1:]
+    np.testing.assert_allclose(shares, [0.5 ** sum(u < e for u in kept.undone) for e in range(1, len(kept))])
+    assert min(kept.validation_loss) < kept.validation_loss[0]
+
+
+def test_an_epoch_that_ends_in_no_number_is_undone(data):
+    X, y = data
+    net = start(X, y)
+    history = kw.train(net, X, y, epochs=3, learning_rate=1e200, setback=0.05, random_state=0)
+    assert history.undone
+    assert np.isfinite(history.validation_loss).all()
+    assert np.isfinite(outputs(net, X)).all()

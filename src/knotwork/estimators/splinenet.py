@@ -43,9 +43,6 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         Fit the spline to this share of the training rows and train the network on the others; None uses all for both.
     epochs, batch_size, learning_rate, weight_decay : int, int, float, float
         AdamW on mini-batches; the rate is the peak of a schedule with a linear warm-up and a half cosine.
-    pull : float, default 0
-        Weight decay towards the weights that training begins with, beside ``weight_decay`` towards zero. Where the data
-        are noisy and training is long, values of 1 to 3 keep a network from losing what its start knows.
     warmup : float, default 0.2
         Share of the steps before the peak.
     l1, dropout : float, default 0
@@ -54,6 +51,9 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         Share of the distinct rows held out; copies of a row stay on one side. The best epoch on them is kept.
     patience : int or None, default 30
         Epochs without improvement before training ends.
+    setback : float or None, default 0.05
+        An epoch that leaves the validation loss this share above the best is undone, and the learning rate halved from
+        there on: what the network knew stays known. None lets every epoch stand.
     average : float, default 10
         Epochs over which the weights are averaged; the average is what is validated and kept. It is what lets a large
         learning rate work on a good start without undoing it.

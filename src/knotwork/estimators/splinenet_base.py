@@ -71,12 +71,12 @@ class SplineNetBase(BaseEstimator):
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "learning_rate": [Interval(Real, 0, None, closed="neither")],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "pull": [Interval(Real, 0, None, closed="left")],
         "warmup": [Interval(Real, 0, 1, closed="left")],
         "l1": [Interval(Real, 0, None, closed="left")],
         "dropout": [Interval(Real, 0, 1, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "patience": [Interval(Integral, 1, None, closed="left"), None],
+        "setback": [Interval(Real, 0, None, closed="left"), None],
         "average": [Interval(Real, 0, None, closed="left")],
         "device": [str, torch.device, None],
         "random_state": ["random_state"],
@@ -100,12 +100,12 @@ class SplineNetBase(BaseEstimator):
         batch_size: int = 128,
         learning_rate: float = 1e-2,
         weight_decay: float = 1e-2,
-        pull: float = 0.0,
         warmup: float = 0.2,
         l1: float = 0.0,
         dropout: float = 0.0,
         validation_fraction: float = 0.15,
         patience: int | None = 30,
+        setback: float | None = 0.05,
         average: float = 10.0,
         device: str | torch.device | None = None,
         random_state: int | None = None,
@@ -126,12 +126,12 @@ class SplineNetBase(BaseEstimator):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
-        self.pull = pull
         self.warmup = warmup
         self.l1 = l1
         self.dropout = dropout
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.setback = setback
         self.average = average
         self.device = device
         self.random_state = random_state
@@ -238,8 +238,8 @@ class SplineNetBase(BaseEstimator):
 
         options = TrainOptions(
             epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay, pull=self.pull, warmup=self.warmup, l1=self.l1, dropout=self.dropout,
-            patience=self.patience, average=self.average,
+            weight_decay=self.weight_decay, warmup=self.warmup, l1=self.l1, dropout=self.dropout,
+            patience=self.patience, setback=self.setback, average=self.average,
         )  # fmt: skip
         with epoch_progress(bool(self.verbose), self.epochs) as report:
             history = fit_network(

@@ -36,11 +36,11 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
 
     Parameters
     ----------
-    hidden, start, activation, fill, spline_fraction, epochs, batch_size, weight_decay, pull, dropout,
-    validation_fraction, patience, average, device, random_state, n_jobs, verbose
+    hidden, start, activation, fill, spline_fraction, epochs, batch_size, learning_rate, dropout,
+    validation_fraction, patience, setback, average, device, random_state, n_jobs, verbose
         As in SplineNetRegressor.
-    learning_rate : float, default 5e-3
-        Peak of the schedule.
+    weight_decay : float, default 0.3
+        As in SplineNetRegressor, but larger: labels say less than numbers, and logits that are too sure cost much.
     warmup : float, default 0.1
         Share of the steps before the peak.
     max_terms, penalty, threshold : as in MarsClassifier
@@ -102,14 +102,14 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         spline_fraction: float | None = None,
         epochs: int = 100,
         batch_size: int = 128,
-        learning_rate: float = 5e-3,
-        weight_decay: float = 1e-2,
-        pull: float = 0.0,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 0.3,
         warmup: float = 0.1,
         l1: float = 0.0,
         dropout: float = 0.0,
         validation_fraction: float = 0.15,
         patience: int | None = 30,
+        setback: float | None = 0.05,
         average: float = 10.0,
         device: str | torch.device | None = None,
         random_state: int | None = None,
@@ -121,10 +121,9 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         super().__init__(
             hidden=hidden, start=start, activation=activation, fill=fill, max_terms=max_terms, max_degree=max_degree,
             penalty=penalty, threshold=threshold, ridge=ridge, spline_fraction=spline_fraction, epochs=epochs,
-            batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, pull=pull,
-            warmup=warmup, l1=l1,
-            dropout=dropout, validation_fraction=validation_fraction, patience=patience, average=average,
-            device=device, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
+            batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup, l1=l1,
+            dropout=dropout, validation_fraction=validation_fraction, patience=patience, setback=setback,
+            average=average, device=device, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
         )  # fmt: skip
         self.label_smoothing = label_smoothing
         self.class_weight = class_weight

@@ -18,7 +18,7 @@ from knotwork.experiments.report import write_report
 from knotwork.experiments.store import Record, Task, run_tasks, task
 from knotwork.experiments.summary import Runs, interval, summarise
 
-TRAINING = ("epochs", "widths", "batch_size", "weight_decay", "pull", "warmup")
+TRAINING = ("epochs", "widths", "batch_size", "weight_decay", "light_decay", "setback", "warmup")
 SHORT_TRAINING = ("analysis_epochs", *TRAINING[1:])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from knotwork.experiments.protocol import FILL, NO_PULL, Plan, Rows, Split, split
+from knotwork.experiments.protocol import FILL, LIGHT, Plan, Rows, Split, split
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build, read_chain
 from knotwork.network.coordinates import Coordinates, fold
@@ -83,7 +83,7 @@ def squared_errors(net: nn.Module, part: Part) -> Tensor:
 
 def options_of(plan: Plan, rate: float, epochs: int, **others: Any) -> TrainOptions:
     """Return the settings of a training; both starts have the same, but for the rate that each may choose."""
-    settings = {"weight_decay": plan.weight_decay, "pull": plan.pull, **others}
+    settings = {"weight_decay": plan.weight_decay, "setback": plan.setback, **others}
     return TrainOptions(
         epochs=epochs, batch_size=plan.batch_size, learning_rate=rate, warmup=min(0.5, plan.warmup / max(epochs, 1)),
         patience=None, **settings,
@@ -135,7 +135,7 @@ def gradient_norm(net: nn.Module, rows: Rows) -> float:
 
 def start_network(start: str, data: Split, plan: Plan, seed: int) -> tuple[nn.Sequential, Spline | None]:
     """Return the network that a run begins with, and its spline."""
-    start = start.removesuffix(NO_PULL)
+    start = start.removesuffix(LIGHT)
     if start == "random":
         return random_network(data.train.x.shape[1], plan.widths, seed), None
     spline = fit_start_spline(data.train, data.names, plan.widths[0])
@@ -152,8 +152,8 @@ def run(plan: Plan, data: str, scaling: str, start: str, rate: float, seed: int)
     rows = split(data, seed, scaling)
     net, spline = start_network(start, rows, plan, seed)
     norm = gradient_norm(net, rows.train)
-    pull = 0.0 if start.endswith(NO_PULL) else plan.pull
-    trained = train_through(net, rows, options_of(plan, rate, plan.epochs, pull=pull), seed)
+    decay = plan.light_decay if start.endswith(LIGHT) else plan.weight_decay
+    trained = train_through(net, rows, options_of(plan, rate, plan.epochs, weight_decay=decay), seed)
     return {
         "data": data, "scaling": scaling, "start": start, "rate": rate, "seed": seed, "unit": rows.unit,
         "terms": None if spline is None else len(spline.terms),

@@ -34,7 +34,7 @@ def errors(plan: Plan, data: str, seed: int, penalty: str) -> dict[str, Any]:
     """Train a converted start under a penalty; count its small weights and see what leaving them out costs."""
     rows = split(data, seed)
     net, _ = start_network("converted", rows, plan, seed)
-    options = options_of(plan, RATE, plan.analysis_epochs, pull=0.0, **PENALTIES[penalty])
+    options = options_of(plan, RATE, plan.analysis_epochs, **PENALTIES[penalty])
     trained = train_through(net, rows, options, seed)
     c = Coordinates.of(rows.train.x, rows.train.y)
     thinned = copy.deepcopy(trained.after)

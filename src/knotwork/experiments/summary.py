@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from knotwork.experiments.protocol import NO_PULL, PUBLISHED, STARTS, Plan
+from knotwork.experiments.protocol import LIGHT, PUBLISHED, STARTS, Plan
 from knotwork.spline.model import Floats
 
 Record = dict[str, Any]
@@ -86,7 +86,7 @@ def summarise(data: str, runs: Runs, seconds: Record, plan: Plan) -> Record:
         "after": after,
         "seconds": seconds,
         "published": PUBLISHED[data],
-        "random_without_pull": without_pull(runs, plan),
+        "random_light_decay": beside_light_decay(runs, plan),
         "variants": variants(runs, plan),
         "scalings": scalings(runs, plan),
         "catching_up": catching_up(runs),
@@ -100,9 +100,9 @@ def _rates(choice: dict[int, tuple[Record, int]]) -> dict[str, int]:
     return {rate: rates.count(rate) for rate in sorted(set(rates), key=float)}
 
 
-def without_pull(runs: Runs, plan: Plan) -> Record:
-    """Compare the converted network with a random one that is not pulled towards its start, where both were run."""
-    random = f"random{NO_PULL}"
+def beside_light_decay(runs: Runs, plan: Plan) -> Record:
+    """Compare the converted network with a random one of little weight decay, where both were run."""
+    random = f"random{LIGHT}"
     if not runs.of(random):
         return {}
     return {

@@ -90,11 +90,10 @@ def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device |
 
 def _linear(layer: Layer, dtype: torch.dtype, device: torch.device | str) -> nn.Linear:
     outputs, inputs = layer.weight.shape
-    # Without a random initialisation, which would only use up the caller's random numbers.
-    linear = nn.utils.skip_init(nn.Linear, inputs, outputs, dtype=dtype, device=device)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        linear.weight.copy_(layer.weight)
-        linear.bias.copy_(layer.bias)
+    # On the meta device nothing is initialised, which would only use up the caller's random numbers.
+    linear = nn.Linear(inputs, outputs, device="meta")
+    linear.weight = nn.Parameter(layer.weight.to(device, dtype, copy=True, memory_format=torch.contiguous_format))
+    linear.bias = nn.Parameter(layer.bias.to(device, dtype, copy=True))
     return linear
 
 

@@ -7,6 +7,7 @@ about training is the same for both.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,12 @@ from knotwork.spline.model import Floats
 
 @dataclass(frozen=True)
 class SquaredError:
-    """Mean squared error of responses (N, p), which are standardised for training."""
+    """Mean squared error of responses (N, p), which are standardised for training.
+
+    least_step : gradient at which a step of Adam is half of its full size; smaller ones make smaller steps
+    """
+
+    least_step: ClassVar[float] = 1e-8
 
     def rows(self, output: Tensor, y: Tensor) -> Tensor:
         """Return what each row costs: (N, p), (N, p) → (N,)."""
@@ -47,6 +53,9 @@ class LogLoss:
     outputs : 1 for two classes (the log-odds of the second), else one per class
     smoothing : share of a label that training spreads over all classes; the reported loss has none
     """
+
+    # Rows that are told apart already have gradients of next to nothing; Adam would make full steps of them.
+    least_step: ClassVar[float] = 1e-3
 
     outputs: int
     smoothing: float = 0.0

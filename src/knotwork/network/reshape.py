@@ -27,7 +27,7 @@ from knotwork.spline.model import Floats
 
 FILLS = ("hinge", "random", "zero")
 # Rows looked at to place new units: quantiles to a few percent are enough, and all rows would cost more than a spline.
-MOST_ROWS = 512
+MOST_ROWS = 128
 # Rows made up for that when there are none.
 MADE_UP_ROWS = 512
 # Error per layer, in units of the output, at which a value is still carried (softplus is a line beyond its threshold).

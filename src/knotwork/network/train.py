@@ -1,8 +1,10 @@
 """Training that keeps what the start knows.
 
 Networks are trained in standardised coordinates and folded back afterwards, so that the units of the data do not
-matter. The learning rate warms up slowly, because a few full-size steps destroy a converted start. Epoch 0 is a
-checkpoint like any other: on the validation rows the result is never worse than what training began with.
+matter. The learning rate warms up slowly, because a few full-size steps destroy a converted start. An epoch after which
+the validation rows are predicted clearly worse than before may be undone, and the rate halved: whatever a start knows,
+it then loses no more than a few percent of it. Epoch 0 is a checkpoint like any other: on the validation rows the
+result is never worse than what training began with.
 """
 
 from __future__ import annotations
@@ -37,7 +39,8 @@ class TrainOptions:
     learning_rate : peak of the schedule: a linear warm-up over the first ``warmup`` of the steps, then a half cosine
     l1 : weight of Σ|weights|, in units of the (standardised) loss; dropout : share of hidden units left out
     patience : epochs without a better validation loss after which training ends; None is never
-    pull : weight decay towards the weights that training begins with, beside ``weight_decay`` towards zero
+    setback : an epoch that leaves the validation loss this share above the best is undone, and the rate halved from
+        there on; None is never. For validation rows that the start has not seen: others it predicts too well
     clip : greatest norm of a gradient
     average : epochs over which the weights are averaged (exponentially, less at first); the average is the result
     """
@@ -46,11 +49,11 @@ class TrainOptions:
     batch_size: int = 128
     learning_rate: float = 1e-2
     weight_decay: float = 1e-2
-    pull: float = 0.0
     warmup: float = 0.2
     l1: float = 0.0
     dropout: float = 0.0
     patience: int | None = 30
+    setback: float | None = None
     clip: float = 1.0
     average: float = 10.0
 
@@ -59,9 +62,11 @@ class TrainOptions:
 class History:
     """Losses after each epoch, beginning with epoch 0, the network as it came.
 
-    They are mean squared errors in units of y², or for classes mean log-losses in nats.
+    They are mean squared errors in units of y², or for classes mean log-losses in nats. After an epoch that was undone
+    they are those of the weights it went back to.
 
     train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch
+    undone : numbers of the epochs that were undone
     best_epoch : the epoch whose weights were kept
     """
 
@@ -69,6 +74,7 @@ class History:
     validation_loss: list[float] = field(default_factory=list)
     learning_rate: list[float] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
+    undone: list[int] = field(default_factory=list)
     best_epoch: int = 0
 
     def __len__(self) -> int:
@@ -136,16 +142,15 @@ def fit_network(
     schedule = _schedule(options, options.epochs * steps_per_epoch)
     parameters = [p for p in net.parameters() if p.requires_grad]
     penalised: list[Tensor] = [p for p in parameters if p.ndim > 1]
-    origin = [p.detach().clone() for p in penalised]
     optimiser = torch.optim.AdamW(
         [{"params": penalised, "weight_decay": options.weight_decay},
          {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}],
-        lr=options.learning_rate, fused=device.type in ("cpu", "cuda") or None,
+        lr=options.learning_rate, eps=loss.least_step, fused=device.type in ("cpu", "cuda") or None,
     )  # fmt: skip
     elapsed = 0.0
     averaged = copy.deepcopy(net)
     best = _state(averaged)
-    step = 0
+    step, share = 0, 1.0
     with _dropout(net, options.dropout), _seeded(seed, device):
         for epoch in range(options.epochs + 1):
             start = time.perf_counter()
@@ -154,7 +159,7 @@ def fit_network(
                 order = torch.randperm(len(training.x), generator=generator).to(device)
                 for batch in torch.split(order, options.batch_size):
                     for group in optimiser.param_groups:
-                        group["lr"] = schedule[step]
+                        group["lr"] = share * schedule[step]
                     step += 1
                     optimiser.zero_grad(set_to_none=True)
                     cost = _mean(loss.learning(net(training.x[batch]), training.y[batch]), training.weight[batch])
@@ -163,13 +168,20 @@ def fit_network(
                     cost.backward()  # type: ignore[no-untyped-call]
                     nn.utils.clip_grad_norm_(parameters, options.clip)
                     optimiser.step()
-                    if options.pull > 0:
-                        with torch.no_grad():
-                            torch._foreach_lerp_(penalised, origin, min(1.0, options.pull * schedule[step - 1]))
                     _average(averaged, net, step, options.average * steps_per_epoch)
-            history.train_loss.append(_evaluate(averaged, training, loss) * unit)
-            history.validation_loss.append(_evaluate(averaged, validation, loss) * unit)
-            history.learning_rate.append(schedule[step - 1] if step else 0.0)
+            reached = _evaluate(averaged, validation, loss) * unit
+            history.learning_rate.append(share * schedule[step - 1] if step else 0.0)
+            if epoch > 0 and _is_setback(reached, history, options):
+                for part in (net, averaged):
+                    _restore(part, best)
+                _forget_direction(optimiser)
+                share /= 2
+                history.undone.append(epoch)
+                history.train_loss.append(history.train_loss[history.best_epoch])
+                reached = history.validation_loss[history.best_epoch]
+            else:
+                history.train_loss.append(_evaluate(averaged, training, loss) * unit)
+            history.validation_loss.append(reached)
             elapsed += time.perf_counter() - start
             history.seconds.append(elapsed)
             if not np.isfinite(history.validation_loss[0]):
@@ -181,10 +193,21 @@ def fit_network(
                 report(epoch, history, averaged)
             if options.patience is not None and epoch - history.best_epoch >= options.patience:
                 break
-    with torch.no_grad():
-        for name, value in net.state_dict().items():
-            value.copy_(best[name])
+    _restore(net, best)
     return history
+
+
+def _is_setback(reached: float, history: History, options: TrainOptions) -> bool:
+    """Whether a validation loss is too far above the best one, or not a number at all."""
+    if options.setback is None:
+        return False
+    return not reached <= (1 + options.setback) * history.validation_loss[history.best_epoch]
+
+
+def _forget_direction(optimiser: torch.optim.Optimizer) -> None:
+    """Drop Adam's running mean of the gradients, which points back to where an undone epoch ended."""
+    for state in optimiser.state.values():
+        state["exp_avg"].zero_()
 
 
 def _average(averaged: nn.Module, net: nn.Module, step: int, horizon: float) -> None:
@@ -216,6 +239,12 @@ def _evaluate(net: nn.Module, part: Part, loss: Loss) -> float:
 
 def _state(net: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().clone() for name, value in net.state_dict().items()}
+
+
+def _restore(net: nn.Module, state: dict[str, Tensor]) -> None:
+    with torch.no_grad():
+        for name, value in net.state_dict().items():
+            value.copy_(state[name])
 
 
 @contextmanager
@@ -260,11 +289,11 @@ def train(
     batch_size: int = 128,
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-2,
-    pull: float = 0.0,
     warmup: float = 0.2,
     l1: float = 0.0,
     dropout: float = 0.0,
     patience: int | None = 30,
+    setback: float | None = None,
     average: float = 10.0,
     label_smoothing: float = 0.0,
     standardise: bool = True,
@@ -284,6 +313,7 @@ def train(
         them in sorted order
     validation : share of the rows to validate on, or (X, y) of its own; the weights of the best epoch are kept, those
         that the network came with among them
+    setback : as there, but None unless you ask for it: only rows that the start has not seen can tell a setback
     standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
         ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
 
@@ -319,8 +349,8 @@ def train(
         chosen = ~held_out(rows, validation, seed)
         held = (rows[~chosen], targets[~chosen], weight[~chosen]) if not chosen.all() else (rows, targets, weight)
     options = TrainOptions(
-        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, pull=pull,
-        warmup=warmup, l1=l1, dropout=dropout, patience=patience, average=average,
+        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay,
+        warmup=warmup, l1=l1, dropout=dropout, patience=patience, setback=setback, average=average,
     )  # fmt: skip
     coordinates = loss.coordinates(rows[chosen], targets[chosen], weight[chosen])
     ends = _ends(net) if standardise else None
