@@ -20,7 +20,7 @@ from knotwork.network.convert import rescale_spline
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.reshape import reshape_chain
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
-from knotwork.spline.likelihood import default_terms, fit_classes
+from knotwork.spline.likelihood import default_terms, search_logits
 from knotwork.spline.model import Floats, Spline
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
@@ -29,6 +29,8 @@ RIDGES = (1e-3, 1e-2)
 # Ridge of logits, in the units of MarsClassifier. More than a spline alone needs: training makes logits steeper where
 # that pays, but takes long to flatten those that are too sure.
 CLASS_RIDGE = 1.0
+# Share of the log-loss that a step towards the best logits must promise: what is left of it, training finds on its way.
+CLASS_SETTLED = 1e-2
 # Least gain in R² for which the search goes on: a network has room for terms that add little.
 THRESHOLD = 1e-4
 # Terms that a search may always have, however few the rows.
@@ -80,8 +82,10 @@ def fit_classes_to_width(
     """Fit logits with as many terms as hidden layers of these widths can hold."""
 
     def fit(options: FitOptions) -> tuple[Spline, float]:
-        found = fit_classes(X, codes, classes, weights=weights, names=names, options=options, ridge=ridge)
-        return found.spline, found.search.gcv
+        search, logits = search_logits(
+            X, codes, classes, weights=weights, names=names, options=options, ridge=ridge, settled=CLASS_SETTLED
+        )
+        return replace(search.spline, intercept=logits.intercept, coef=logits.coef), search.gcv
 
     return _narrowed(fit, options, lambda degree: default_terms(len(X), X.shape[1], degree), rule, widths)
 
