@@ -93,7 +93,19 @@ def test_wald_is_the_rise_in_deviance_where_the_likelihood_is_a_parabola():
         rest = [k for k in range(3) if k != m]
         without = fit_logits(basis[:, rest], codes, 2, weights, 1e-9, units[rest])
         rise = 2 * (full.log_likelihood - without.log_likelihood)
-        assert full.cost_without(np.array([m])) == pytest.approx(rise, rel=0.02, abs=1e-3)
+        assert full.term_costs()[m] == pytest.approx(rise, rel=0.02, abs=1e-3)
+
+
+def test_a_term_is_a_group_of_one():
+    basis, codes, weights, units = example(7, 3)
+    fit = fit_logits(basis, codes, 3, weights, 0.1, units)
+    alone = [fit.cost_without(np.array([m])) for m in range(3)]
+    np.testing.assert_allclose(fit.term_costs(), alone)
+    # Without all terms of a parabola: θᵀHθ.
+    gram, between = fit.problem.curvature(fit.probabilities)
+    theta = fit.theta[1:]
+    reduced = np.linalg.inv(np.linalg.inv(gram)[1:, 1:])
+    assert fit.cost_without(np.arange(3)) == pytest.approx(np.sum(theta * (reduced @ theta @ between)))
 
 
 @pytest.mark.parametrize("settled", [1e-2, 1e-6])

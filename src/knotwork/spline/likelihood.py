@@ -90,7 +90,7 @@ def fit_classes(
         search=search,
         deviance=-2 * fitted.log_likelihood,
         null_deviance=-2 * fitted.null_log_likelihood,
-        term_costs=np.array([fitted.cost_without(np.array([m])) for m in range(len(terms))]),
+        term_costs=fitted.term_costs(),
         feature_costs=np.array([fitted.cost_without(group) if group.size else 0.0 for group in groups]),
         shares=class_shares(codes, classes, weights),
         ridge=ridge,

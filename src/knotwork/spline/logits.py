@@ -80,8 +80,14 @@ class LogitFit:
         gram, between = self.problem.curvature(self.probabilities)
         return _inverse(gram)[1:, 1:], between
 
+    def term_costs(self) -> Floats:
+        """Rise in deviance without each term, the others fitted again: Wald's statistics, (M,)."""
+        inverse, between = self._curvature
+        theta = self.theta[1:]
+        return np.sum((theta @ between) * theta, axis=1) / np.diag(inverse)
+
     def cost_without(self, group: NDArray[np.intp]) -> float:
-        """Rise in deviance without a group of terms, the others fitted again: Wald's statistic."""
+        """Rise in deviance without a group of terms."""
         inverse, between = self._curvature
         theta = self.theta[1 + group]
         return float(np.sum((theta @ between) * np.linalg.solve(inverse[np.ix_(group, group)], theta)))
