@@ -29,7 +29,8 @@ SETTLED = 1e-6
 # Conjugate gradients for a step end when this share of the squared slope is left.
 SOLVED = 0.15
 MOST_PRODUCTS = 100
-# What guides them is renewed after a step that took more products than this share of the columns.
+# What guides them is renewed after a step that took more products than this share of the columns; half of that for two
+# classes, which share theirs.
 STALE = 0.15
 # A step goes on along its direction if the slope there is still this share of what it was, this far at most.
 STILL_FALLING = 0.2
@@ -300,7 +301,7 @@ class _Problem:
                 if now < value:
                     theta, value, (probabilities, log_likelihood) = trial, now, reached
                     slope = self.gradient(theta, probabilities)
-            if products > STALE * len(slope):
+            if products * len(self.contrast) > STALE * len(slope) * len(inverses):
                 inverses = self.inverses(probabilities, rough)
         return theta, probabilities, log_likelihood
 
