@@ -164,6 +164,18 @@ def test_interactions_must_be_clearly_better(interacts):
     assert any(len(term.features) == 2 for term in spline.terms) == interacts
 
 
+@pytest.mark.parametrize("interacts", [False, True])
+def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch):
+    degrees = []
+    fit = kw.SplineNetClassifier._fit_splines
+    monkeypatch.setattr(kw.SplineNetClassifier, "_fit_splines", lambda *a: degrees.append(a[-1]) or fit(*a))
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(800, 3))
+    score = 3 * X[:, 0] * X[:, 1] if interacts else 3 * X[:, 0] + X[:, 1]
+    kw.SplineNetClassifier(hidden=(32, 32), epochs=0).fit(X, score + rng.logistic(size=800) > 0)
+    assert degrees == ([1, 2] if interacts else [1])
+
+
 def test_a_weight_counts_like_rows_in_the_choice_of_a_start():
     gain, weight = np.array([0.3, -0.1, 0.5]), np.array([1.0, 2.0, 3.0])
     repeated = np.repeat(gain, weight.astype(int))

@@ -151,6 +151,10 @@ class SplineNetBase(BaseEstimator):
         """Fit splines of a degree that a network may start as, given rows; their terms must fit into the layers."""
         raise NotImplementedError
 
+    def _interacting(self, spline: Spline, rows: Rows) -> bool:
+        """Whether what a spline without interactions leaves of its rows is worth a search for some."""
+        return True
+
     def _fit_start(
         self,
         rows: Rows,
@@ -166,6 +170,8 @@ class SplineNetBase(BaseEstimator):
         weight = held_back[2]
         best: tuple[Spline, Floats] | None = None
         for degree in self._degrees(len(widths), rows[2].sum(), loss):
+            if best is not None and not self._interacting(best[0], rows):
+                break
             splines = self._fit_splines(rows, weighted, names, widths, rule, coordinates, degree)
             costs = [_spline_costs(spline, held_back, loss, coordinates) for spline in splines]
             spline, cost = min(zip(splines, costs, strict=True), key=lambda pair: float(weight @ pair[1]))

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy.special import expit
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
@@ -25,6 +26,7 @@ from knotwork.estimators.splinenet_base import Rows, SplineNetBase
 from knotwork.network.activations import Activation
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.losses import LogLoss
+from knotwork.network.pairs import pairs_matter
 from knotwork.network.starts import CLASS_RIDGE, THRESHOLD, fit_classes_to_width
 from knotwork.spline.model import Floats, Spline
 
@@ -47,8 +49,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         The spline has at most as many terms as the hidden layers can hold.
     max_degree : int or "auto", default "auto"
         Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there
-        are two classes, at least 400 rows to learn from, and the spline is better on the validation rows by more than
-        one standard error.
+        are two classes, at least 400 rows to learn from, what the first spline leaves of them goes with products of
+        two features, and the second is better on the validation rows by more than one standard error.
     ridge : float, default 1
         As in MarsClassifier, but larger: training makes logits steeper where that pays, but takes long to flatten
         those that are too sure.
@@ -166,6 +168,11 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
             float(self.ridge),
         )  # fmt: skip
         return [spline]
+
+    def _interacting(self, spline: Spline, rows: Rows) -> bool:
+        X, codes, weight = rows
+        p = expit(spline(X))  # of the second of two classes: with more there is no choice of a degree
+        return pairs_matter(X, codes - p, p * (1 - p), weight)
 
     def decision_function(self, X: Any) -> Floats:
         """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""

@@ -40,7 +40,8 @@ from knotwork.network.starts import THRESHOLD, spline_start
 from knotwork.network.tasks import Target, read_target
 from knotwork.spline import model as terms
 from knotwork.spline.fit import FitOptions
-from knotwork.spline.likelihood import fit_logits, indicators
+from knotwork.spline.likelihood import indicators
+from knotwork.spline.logits import fit_logits
 from knotwork.spline.model import CHUNK, Floats, Spline
 from knotwork.spline.workers import thread_count
 

@@ -20,7 +20,7 @@ from knotwork.network.convert import rescale_spline
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.reshape import reshape_chain
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
-from knotwork.spline.likelihood import default_terms, fit_classes
+from knotwork.spline.likelihood import default_terms, search_logits
 from knotwork.spline.model import Floats, Spline
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
@@ -29,6 +29,10 @@ RIDGES = (1e-3, 1e-2)
 # Ridge of logits, in the units of MarsClassifier. More than a spline alone needs: training makes logits steeper where
 # that pays, but takes long to flatten those that are too sure.
 CLASS_RIDGE = 1.0
+# Knots of a feature that a search for logits without interactions chooses from: labels do not tell more of them apart.
+CLASS_KNOTS = 63
+# Share of the log-loss that a step towards the best logits must promise: what is left of it, training finds on its way.
+CLASS_SETTLED = 1e-2
 # Least gain in R² for which the search goes on: a network has room for terms that add little.
 THRESHOLD = 1e-4
 # Terms that a search may always have, however few the rows.
@@ -80,10 +84,23 @@ def fit_classes_to_width(
     """Fit logits with as many terms as hidden layers of these widths can hold."""
 
     def fit(options: FitOptions) -> tuple[Spline, float]:
-        found = fit_classes(X, codes, classes, weights=weights, names=names, options=options, ridge=ridge)
-        return found.spline, found.search.gcv
+        if options.max_degree == 1:
+            options = replace(options, max_knots=CLASS_KNOTS)
+        search, logits = search_logits(
+            X, codes, classes, weights=weights, names=names, options=options, ridge=ridge, settled=CLASS_SETTLED
+        )
+        return replace(search.spline, intercept=logits.intercept, coef=logits.coef), search.gcv
 
-    return _narrowed(fit, options, lambda degree: default_terms(len(X), X.shape[1], degree), rule, widths)
+    return _narrowed(fit, options, lambda degree: class_start_terms(len(X), X.shape[1], degree), rule, widths)
+
+
+def class_start_terms(rows: int, features: int, degree: int) -> int:
+    """Most terms of a search for a start's logits: as for a spline alone, but no more than a twelfth of the rows.
+
+    >>> class_start_terms(200, 5, degree=1), class_start_terms(1000, 64, degree=1), class_start_terms(9000, 5, degree=2)
+    (21, 84, 95)
+    """
+    return min(default_terms(rows, features, degree), max(LEAST_TERMS, rows // 12 + 1))
 
 
 def _narrowed(

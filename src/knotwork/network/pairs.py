@@ -1,0 +1,51 @@
+"""Whether interactions are worth a search: a test that costs a hundredth of it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from knotwork.spline.model import Floats
+
+# Rows to test on, evenly spread: an interaction that they do not show is worth less than a search for it.
+MOST_ROWS = 4096
+# Chance of a search for nothing.
+LEVEL = 0.05
+# Deviations beyond which a value counts no more: one row must not decide.
+FARTHEST = 2.0
+
+
+def pairs_matter(X: Floats, residual: Floats, variance: Floats, weight: Floats) -> bool:
+    """Whether what a model without interactions leaves of the rows goes with products of two features.
+
+    X (N, d), residuals (N,), their variances (N,) if nothing is left, and weights (N,), which count like so many rows.
+    Each feature takes part with its deviation from the mean and with the size of that. The largest score statistic of
+    all products is compared with a bound for so many: the tail of χ² with one degree of freedom is below exp(−t/2).
+
+    >>> x = np.random.default_rng(0).normal(size=(1000, 3))
+    >>> noise, one = np.random.default_rng(1).normal(size=1000), np.ones(1000)
+    >>> pairs_matter(x, noise, one, one), pairs_matter(x, noise + x[:, 0] * np.abs(x[:, 2]), one, one)
+    (False, True)
+    """
+    step = -(-len(X) // MOST_ROWS)
+    X, residual, variance, weight = X[::step], residual[::step], variance[::step], weight[::step]
+    d = X.shape[1]
+    total = float(weight.sum())
+    share = weight / total
+    span = X.max(axis=0) - X.min(axis=0)
+    z = (X - share @ X) / np.where(span > 0, span, np.inf)
+    deviation = np.sqrt(share @ np.square(z))
+    z /= np.where(deviation > 0, deviation, np.inf)
+    np.clip(z, -FARTHEST, FARTHEST, out=z)
+    u = np.hstack([z, np.abs(z)], dtype=np.float32, casting="same_kind")
+    u -= share.astype(np.float32) @ u
+    # Both values of a balanced indicator are as far from its mean: what is left of the distance is rounding.
+    u[:, share @ np.square(u) < 1e-6] = 0.0
+    score = (u * (share * residual)[:, None].astype(np.float32)).T @ u
+    np.square(u, out=u)
+    spread = (u * (share * variance)[:, None].astype(np.float32)).T @ u
+    feature = np.tile(np.arange(d), 2)
+    pair = (feature[:, None] < feature) & (spread > 0)
+    if not pair.any():
+        return False
+    largest = total * float((np.square(score[pair]) / spread[pair]).max())
+    return bool(largest > 2 * np.log(pair.sum() / LEVEL))
