@@ -49,6 +49,7 @@ from torch import nn
 import class_data
 import real_data
 from knotwork import SplineNetClassifier, SplineNetRegressor
+from knotwork.estimators.splinenet_base import StartTask
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build
 from knotwork.network.losses import LogLoss, SquaredError
@@ -144,7 +145,7 @@ def run(task: Run) -> dict[str, object]:
         names = tuple(f"x{k}" for k in range(X.shape[1]))
         rows, held_back = (X[~held], y[~held], weight[~held]), (X[held], y[held], weight[held])
         model.set_params(max_degree=SPLINES[task.start])
-        spline = model._fit_start(rows, held_back, False, names, widths, rule, c, loss)
+        spline = model._fit_start(StartTask(rows, held_back, False, names, widths, rule, c, loss))
         fitted = time.perf_counter() - start
         chain = spline_start(spline, c, X[~held], widths, rule, model.fill, np.random.default_rng(task.seed))
         net = build(chain, torch.float64)

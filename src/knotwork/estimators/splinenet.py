@@ -8,9 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
 
 from knotwork.estimators.inputs import read_regression, unchanged_on_failure
-from knotwork.estimators.splinenet_base import Rows, SplineNetBase
-from knotwork.network.activations import Activation
-from knotwork.network.coordinates import Coordinates
+from knotwork.estimators.splinenet_base import SplineNetBase, StartTask
 from knotwork.network.losses import SquaredError
 from knotwork.network.starts import RIDGES, fit_spline_to_width, ridge_refits
 from knotwork.spline.model import Floats, Spline
@@ -95,22 +93,13 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         )
         self._flat_output = response.ndim == 1
 
-    def _fit_splines(
-        self,
-        rows: Rows,
-        weighted: bool,
-        names: tuple[str, ...],
-        widths: tuple[int, ...],
-        rule: Activation,
-        coordinates: Coordinates,
-        degree: int,
-    ) -> list[Spline]:
-        X, y, weight = rows
+    def _fit_splines(self, task: StartTask, degree: int) -> list[Spline]:
+        X, y, weight = task.rows
         spline = fit_spline_to_width(
-            X, y, weight if weighted else None, names, self._spline_options(degree), rule, widths
+            X, y, weight if task.weighted else None, task.names, self._spline_options(degree), task.rule, task.widths
         )
         ridges = RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
-        return ridge_refits(spline, X, y, weight, ridges, coordinates)
+        return ridge_refits(spline, X, y, weight, ridges, task.coordinates)
 
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -29,11 +30,11 @@ from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
 
 
-def _spline_costs(spline: Spline, rows: Rows, loss: Loss, coordinates: Coordinates) -> Floats:
-    """Return what a spline costs on each row, in the coordinates of training: (N,)."""
-    X, y, _ = rows
-    outputs = torch.from_numpy(coordinates.responses(spline(X).reshape(len(X), -1)))
-    costs: Floats = loss.rows(outputs, torch.from_numpy(loss.targets(y, coordinates))).numpy()
+def _spline_costs(spline: Spline, task: StartTask) -> Floats:
+    """Return what a spline costs on each row held back, in the coordinates of training: (N,)."""
+    X, y, _ = task.held_back
+    outputs = torch.from_numpy(task.coordinates.responses(spline(X).reshape(len(X), -1)))
+    costs: Floats = task.loss.rows(outputs, torch.from_numpy(task.loss.targets(y, task.coordinates))).numpy()
     return costs
 
 
@@ -48,6 +49,26 @@ def _standard_error(differences: Floats, weight: Floats) -> float:
 LEAST_ROWS = 400
 # Rows (N, d), targets (N, …) and weights (N,).
 Rows = tuple[Floats, NDArray[Any], Floats]
+
+
+@dataclass(frozen=True)
+class StartTask:
+    """What a spline to start from is fitted to, and fitted for.
+
+    rows, held_back : to fit to, and to choose by
+    weighted : whether the weights are anything but ones
+    names : of the features
+    widths, rule, coordinates, loss : the network's hidden layers, activation, coordinates of training and loss
+    """
+
+    rows: Rows
+    held_back: Rows
+    weighted: bool
+    names: tuple[str, ...]
+    widths: tuple[int, ...]
+    rule: Activation
+    coordinates: Coordinates
+    loss: Loss
 
 
 class SplineNetBase(BaseEstimator):
@@ -138,42 +159,23 @@ class SplineNetBase(BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit_splines(
-        self,
-        rows: Rows,
-        weighted: bool,
-        names: tuple[str, ...],
-        widths: tuple[int, ...],
-        rule: Activation,
-        coordinates: Coordinates,
-        degree: int,
-    ) -> list[Spline]:
-        """Fit splines of a degree that a network may start as, given rows; their terms must fit into the layers."""
+    def _fit_splines(self, task: StartTask, degree: int) -> list[Spline]:
+        """Fit splines of a degree that a network may start as; their terms must fit into the layers."""
         raise NotImplementedError
 
     def _interacting(self, spline: Spline, rows: Rows) -> bool:
         """Whether what a spline without interactions leaves of its rows is worth a search for some."""
         return True
 
-    def _fit_start(
-        self,
-        rows: Rows,
-        held_back: Rows,
-        weighted: bool,
-        names: tuple[str, ...],
-        widths: tuple[int, ...],
-        rule: Activation,
-        coordinates: Coordinates,
-        loss: Loss,
-    ) -> Spline:
-        """Fit the splines to choose from, and choose by rows held back from them."""
-        weight = held_back[2]
+    def _fit_start(self, task: StartTask) -> Spline:
+        """Fit the splines to choose from, and choose by the rows held back from them."""
+        weight = task.held_back[2]
         best: tuple[Spline, Floats] | None = None
-        for degree in self._degrees(len(widths), rows[2].sum(), loss):
-            if best is not None and not self._interacting(best[0], rows):
+        for degree in self._degrees(len(task.widths), task.rows[2].sum(), task.loss):
+            if best is not None and not self._interacting(best[0], task.rows):
                 break
-            splines = self._fit_splines(rows, weighted, names, widths, rule, coordinates, degree)
-            costs = [_spline_costs(spline, held_back, loss, coordinates) for spline in splines]
+            splines = self._fit_splines(task, degree)
+            costs = [_spline_costs(spline, task) for spline in splines]
             spline, cost = min(zip(splines, costs, strict=True), key=lambda pair: float(weight @ pair[1]))
             gain = None if best is None else best[1] - cost
             if gain is None or weight @ gain / weight.sum() > self._margin * _standard_error(gain, weight):
@@ -222,11 +224,9 @@ class SplineNetBase(BaseEstimator):
 
         spline = None
         if self.start == "spline":
-            chosen = (matrix[for_spline], targets[for_spline], weight[for_spline])
-            held_back = (matrix[validation], targets[validation], weight[validation])
-            spline = self._fit_start(
-                chosen, held_back, weighted, encoder.feature_names, widths, rule, coordinates, loss
-            )
+            fitted, held_back = ((matrix[r], targets[r], weight[r]) for r in (for_spline, validation))
+            task = StartTask(fitted, held_back, weighted, encoder.feature_names, widths, rule, coordinates, loss)
+            spline = self._fit_start(task)
             rng = np.random.default_rng(seed)
             chain = spline_start(spline, coordinates, matrix[training], widths, rule, self.fill, rng)
             net = build(chain, torch.float64)

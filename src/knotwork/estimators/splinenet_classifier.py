@@ -22,9 +22,7 @@ from knotwork.estimators.inputs import (
     unchanged_on_failure,
 )
 from knotwork.estimators.logits import LogitMixin
-from knotwork.estimators.splinenet_base import Rows, SplineNetBase
-from knotwork.network.activations import Activation
-from knotwork.network.coordinates import Coordinates
+from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
 from knotwork.network.losses import LogLoss
 from knotwork.network.pairs import pairs_matter
 from knotwork.network.starts import CLASS_RIDGE, THRESHOLD, fit_classes_to_width
@@ -151,21 +149,12 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         self._fit_network((matrix, codes, weight), weights is not None, encoder, loss, outputs)
         self.classes_ = classes
 
-    def _fit_splines(
-        self,
-        rows: Rows,
-        weighted: bool,
-        names: tuple[str, ...],
-        widths: tuple[int, ...],
-        rule: Activation,
-        coordinates: Coordinates,
-        degree: int,
-    ) -> list[Spline]:
-        X, codes, weight = rows
-        classes = max(2, len(coordinates.y_centre))
+    def _fit_splines(self, task: StartTask, degree: int) -> list[Spline]:
+        X, codes, weight = task.rows
+        classes = max(2, len(task.coordinates.y_centre))
         spline = fit_classes_to_width(
-            X, codes, classes, weight if weighted else None, names, self._spline_options(degree), rule, widths,
-            float(self.ridge),
+            X, codes, classes, weight if task.weighted else None, task.names, self._spline_options(degree), task.rule,
+            task.widths, float(self.ridge),
         )  # fmt: skip
         return [spline]
 
