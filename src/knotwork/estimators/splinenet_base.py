@@ -165,7 +165,7 @@ class SplineNetBase(BaseEstimator):
 
     def _interacting(self, spline: Spline, rows: Rows) -> bool:
         """Whether what a spline without interactions leaves of its rows is worth a search for some."""
-        return True
+        raise NotImplementedError
 
     def _fit_start(self, task: StartTask) -> Spline:
         """Fit the splines to choose from, and choose by the rows held back from them."""
