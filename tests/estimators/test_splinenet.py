@@ -174,6 +174,19 @@ def test_missing_values_are_refused_with_advice(data):
         kw.SplineNetRegressor().fit(pd.DataFrame({"a": np.where(X[:, 0] > 1, np.nan, X[:, 0]), "b": X[:, 1]}), y)
 
 
+@pytest.mark.parametrize("interacts", [False, True])
+def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch):
+    degrees = []
+    fit = kw.SplineNetRegressor._fit_splines
+    monkeypatch.setattr(kw.SplineNetRegressor, "_fit_splines", lambda *a: degrees.append(a[-1]) or fit(*a))
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(800, 3))
+    first = np.sin(2 * X[:, 0]) + rng.normal(size=800)
+    second = X[:, 1] * X[:, 2] if interacts else np.abs(X[:, 1])
+    kw.SplineNetRegressor(hidden=(64, 64), epochs=0).fit(X, np.column_stack([first, second + rng.normal(size=800)]))
+    assert degrees == ([1, 2] if interacts else [1])
+
+
 def test_the_degree_is_chosen_on_the_validation_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(600, 4))
