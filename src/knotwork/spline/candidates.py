@@ -25,7 +25,7 @@ STRIP = 64
 
 
 @compiled_reduction
-def _orthogonalise(q, first, last, factor):  # type: ignore[no-untyped-def]
+def orthogonalise(q, first, last, factor):  # type: ignore[no-untyped-def]
     """Turn rows ``first`` to ``last`` of q, raw products of columns, into products with their parts beside the span.
 
     Earlier rows are taken four at a time: the new row is read and written once for the four of them.
@@ -56,7 +56,7 @@ def absorb_rows(q, first, last, factor, projection, partner, norms, cross, dots,
     q : (columns of the span, C); factor : (columns, columns) triangular; projection : (columns, p)
     The parts along the new columns are taken out of the candidates' norms, cross terms and products with the residual.
     """
-    _orthogonalise(q, first, last, factor)
+    orthogonalise(q, first, last, factor)
     for m in range(first, last):
         new = q[m]
         for i in range(norms.size):

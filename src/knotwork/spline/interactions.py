@@ -17,7 +17,7 @@ from knotwork.spline.candidates import Known
 from knotwork.spline.family_tables import FamilyTables
 from knotwork.spline.knots import child_candidates
 from knotwork.spline.model import Floats
-from knotwork.spline.moments.moments import Hinges, Opening, RowSums
+from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 
 # Knots per feature that children may have; more of them cost time and gain nothing that can be measured.
 CHILD_KNOTS = 63
@@ -61,7 +61,7 @@ class Move:
 
 
 class Families:
-    """All parents that may have children now."""
+    """All parents that may have children now, each in a slot."""
 
     def __init__(self, rows: RowSums, opening: Opening, options: Interactions, most: int) -> None:
         self._options = options
@@ -71,58 +71,59 @@ class Families:
         self._bends = np.diff(rows.grid.offsets) > 1
         # In deviations, features of any units are comparable under the minimum.
         self.slopes: Floats = 1 / np.sqrt(np.where(variance > 0, variance, 1.0))
-        self._sums = rows.children(self._grid, self.slopes, options.product)
         slots = min(options.max_parents, most) + MOST_NEW
+        self._sums = rows.children(self._grid, self.slopes, options.product, slots)
         self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], most)
         self._slots: dict[Hinges, int] = {}
         self._free = list(range(slots))
 
     def best(self, collinear: float, room: int) -> Move | None:
         """Return the best step that adds children, None if there is none."""
-        slots = list(self._slots.values())
-        slot, child, which = self._tables.best(slots, collinear, room)
+        slot, child, which = self._tables.best(self._open_slots(), collinear, room)
         if slot < 0:
             return None
-        parent, place = list(self._slots)[slots.index(slot)], self._tables.place[slot, child]
+        parent = next(parent for parent, own in self._slots.items() if own == slot)
+        place = self._tables.place[slot, child]
         f, knot = int(self._grid.feature[place]), float(self._grid.knots[place])
         sides = (0, 1) if which == 2 else (which,)
         # In the order of the features: the same hinges are the same term, whichever came first.
         terms = tuple(tuple(sorted((*parent, (f, knot, 1 - 2 * side)))) for side in sides)
         return Move(float(self._tables.drops[slot]), terms, child, parent, sides)
 
-    def products(self, terms: Sequence[Hinges]) -> Floats:
-        """Products of terms with the children of all families: (families, terms, 2, C)."""
-        return self._sums.products(list(self._slots), terms)
-
-    def chosen(self, move: Move, columns: int, products: Floats) -> tuple[list[Known], Floats]:
-        """Return what is known of the children of a step beside a span, and their products with each other (k, k).
-
-        products : those of the step's terms with the children of all families
-        """
+    def known(self, move: Move, columns: int) -> list[Known]:
+        """Return what is known of the children of a step beside a span of so many columns."""
         assert move.parent is not None
-        slot, family = self._slots[move.parent], list(self._slots).index(move.parent)
-        place = self._tables.place[slot, move.position]
-        known = [self._tables.known(slot, side, move.position, columns) for side in move.sides]
-        return known, products[family][:, list(move.sides), place]
+        slot = self._slots[move.parent]
+        return [self._tables.known(slot, side, move.position, columns) for side in move.sides]
 
-    def absorb(self, products: Floats, first: int, factor: Floats, projection: Floats) -> None:
-        """Take the columns of the span from number ``first`` on into account: their raw products, see ``products``."""
-        self._tables.absorb(list(self._slots.values()), products, first, factor, projection)
+    def extend(self, columns: TermTable, first: int, factor: Floats, projection: Floats) -> None:
+        """Add columns to the span, from number ``first`` on, given the triangular factor with them."""
+        self._sums.extend(columns)
+        if self._slots:
+            self._absorb(self._open_slots(), first, factor, projection)
 
-    def adopt(self, terms: Sequence[Hinges], span: Sequence[Hinges], factor: Floats, projection: Floats) -> None:
-        """Make parents of new terms, given the raw columns of the span with their triangular factor."""
+    def adopt(self, terms: Sequence[Hinges], factor: Floats, projection: Floats) -> None:
+        """Make parents of new terms, given the triangular factor of the span."""
         found = dict.fromkeys(parent for term in terms if (parent := self._parent_of(term)) is not None)
         new = [parent for parent in found if parent not in self._slots]
         if not new:
             return
-        openings = [self._sums.open(parent, self._features_beside(parent)) for parent in new]
-        for parent, opening, products in zip(new, openings, self._sums.products(new, span), strict=True):
-            slot = self._slots[parent] = self._free.pop()
-            self._tables.open(slot, opening, self._options.least_mass, products, factor, projection)
+        self._slots |= {parent: self._free.pop() for parent in new}
+        slots = np.array([self._slots[parent] for parent in new])
+        opening = self._sums.open(slots, new, np.array([self._features_beside(parent) for parent in new]))
+        self._tables.open(slots, opening, self._options.least_mass)
+        self._absorb(slots, 0, factor, projection)
         while len(self._slots) > self._options.max_parents:
             weakest = min(self._slots, key=lambda parent: self._tables.drops[self._slots[parent]])
             self._free.append(self._slots.pop(weakest))
-            self._sums.close(weakest)
+            self._sums.close(self._free[-1])
+
+    def _open_slots(self) -> NDArray[np.int64]:
+        return np.array(list(self._slots.values()), np.int64)
+
+    def _absorb(self, slots: NDArray[np.int64], first: int, factor: Floats, projection: Floats) -> None:
+        """Let families take the columns of the span from number ``first`` on into account."""
+        self._tables.absorb(slots, self._sums.products(slots, first), first, factor, projection)
 
     def _features_beside(self, parent: Hinges) -> NDArray[np.bool_]:
         features = self._options.features.copy()
