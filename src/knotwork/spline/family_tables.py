@@ -1,8 +1,8 @@
-"""The children of all parents, in tables side by side: every update and every search is one compiled call.
+"""The children of all parents, in tables side by side: every update is one compiled call.
 
-A family has a slot. Only children with enough rows on both sides of their knot are kept, and ``place`` says where they
-are in the grid of children. They lie in strips, those above their knots beside those below: all that is known of a
-strip stays in the nearest cache while new columns of the span pass over it.
+A family has a slot. The knots of the grid of children lie in strips, the children above them beside those below: all
+that is known of a strip stays in the nearest cache while new columns of the span pass over it. Children without enough
+rows on both sides of their knot have a norm of zero, and a strip of nothing else is never looked at.
 """
 
 from __future__ import annotations
@@ -15,158 +15,151 @@ from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.moments import ChildOpening
 
-# Knots to a strip.
-HALF = STRIP // 2
+# What is known of a strip of knots, one after the other: norms and bases of both children, their products with each
+# other, and those with the residual of each response. One array with fixed places, or loops are not vectorised.
+BOTH = 2 * STRIP
+BASE, CROSS, DOTS = BOTH, 2 * BOTH, 2 * BOTH + STRIP
 # Share of the greatest norm among a parent's children below which a child is nothing.
 NOTHING = 1e-10
 
 
 @compiled
-def _open(slots, mass, norms, responses, least_mass, size, place, own_norms, cross, dots, base):  # type: ignore[no-untyped-def]
-    """Fill slots with new families, (slots, …, 2, C); room for children that are not there gets those of norm zero."""
+def _open(slots, mass, norms, responses, least_mass, is_used, known):  # type: ignore[no-untyped-def]
+    """Fill slots with new families, (slots, …, 2, C)."""
     for s in range(slots.size):
-        slot, n = slots[s], 0
-        greatest = norms[s].max()
+        slot, greatest = slots[s], norms[s].max()
+        is_used[slot], known[slot] = False, 0.0
         for i in range(mass.shape[2]):
-            place[slot, n] = i
-            n += min(mass[s, 0, i], mass[s, 1, i]) >= least_mass
-        size[slot] = n
-        cross[slot] = 0.0
-        for side in range(2):
-            for e in range((n + HALF - 1) // HALF * HALF):
-                strip, j, i = e // HALF, e % HALF, place[slot, e]
-                is_there = e < n
-                own_norms[slot, strip, side, j] = norms[s, side, i] if is_there else 0.0
-                for k in range(dots.shape[2]):
-                    dots[slot, strip, k, side, j] = responses[s, k, side, i] if is_there else 0.0
+            if min(mass[s, 0, i], mass[s, 1, i]) < least_mass:
+                continue
+            is_used[slot, i // STRIP] = True
+            own = known[slot, i // STRIP]
+            for side in range(2):
+                j = side * STRIP + i % STRIP
+                own[j] = norms[s, side, i]
                 # A child that is zero on the rows has a norm of rounding errors; nothing is left of it beside any span.
-                is_nothing = norms[s, side, i] <= NOTHING * greatest
-                base[slot, strip, side, j] = np.inf if is_nothing else 0.0
+                own[BASE + j] = np.inf if own[j] <= NOTHING * greatest else 0.0
+                for k in range(responses.shape[1]):
+                    own[DOTS + k * BOTH + j] = responses[s, k, side, i]
 
 
 @compiled_reduction
-def _absorb(slots, products, first, factor, projection, size, place, q, norms, cross, dots, base):  # type: ignore[no-untyped-def]
-    """Take the columns from ``first`` on into account, products (slots, columns, 2, C) over the whole grid."""
-    last = first + products.shape[1]
-    for s in range(slots.size):
-        slot, n = slots[s], size[slots[s]]
-        for strip in range((n + HALF - 1) // HALF):
-            rows, own_norms, own_base = q[slot, strip], norms[slot, strip], base[slot, strip]
-            own_cross, own_place = cross[slot, strip], place[slot, strip * HALF : min(n, (strip + 1) * HALF)]
-            for m in range(first, last):
-                for side in range(2):
-                    raw = products[s, m - first, side]
-                    rows[m, side * HALF : (side + 1) * HALF] = 0.0
-                    for i in range(own_place.size):
-                        rows[m, side * HALF + i] = raw[own_place[i]]
-            orthogonalise(rows, first, last, factor)
-            for m in range(first, last):
-                above, below = rows[m, :HALF], rows[m, HALF:]
-                for i in range(HALF):
-                    own_norms[0, i] -= above[i] * above[i]
-                    own_norms[1, i] -= below[i] * below[i]
-                    own_cross[i] -= above[i] * below[i]
-                for k in range(projection.shape[1]):
-                    part, along = projection[m, k], dots[slot, strip, k]
-                    for i in range(HALF):
-                        along[0, i] -= above[i] * part
-                        along[1, i] -= below[i] * part
-                if m == 0:
-                    own_base += own_norms
+def _absorb(slots, products, first, factor, projection, is_used, q, known, collinear, room, best, drops):  # type: ignore[no-untyped-def]
+    """Take the columns from ``first`` on into account, products (slots, columns, 2, C).
 
-
-@compiled
-def _best(slots, size, norms, cross, dots, base, collinear, room, drops):  # type: ignore[no-untyped-def]
-    """Return (slot, child, which) of the best step; which is 0 or 1 for one child of a knot, 2 for both.
-
-    drops : the RSS drop of each slot's best step, written
+    best, drops : the best step of each slot, (knot, which), and its RSS drop, written
     """
-    found, best, which, best_drop = -1, -1, 0, 0.0
-    for slot in slots:
-        own, take, own_drop = -1, 0, 0.0
-        for strip in range((size[slot] + HALF - 1) // HALF):
-            i, sides, drop = _best_of(
-                norms[slot, strip], cross[slot, strip], dots[slot, strip], base[slot, strip], collinear, room, own_drop
-            )  # fmt: skip
-            if i >= 0:
-                own, take, own_drop = strip * HALF + i, sides, drop
-        drops[slot] = own_drop
-        if own >= 0 and own_drop > best_drop * BETTER:
-            found, best, which, best_drop = slot, own, take, own_drop
-    return found, best, which
+    columns, candidates = products.shape[1], products.shape[3]
+    new, score = np.empty(BOTH), np.empty(4 * STRIP)
+    for s in range(slots.size):
+        slot, place, which, drop = slots[s], -1, 0, 0.0
+        # Children above their knots, then those below: memory is read in order.
+        for side in range(2):
+            for strip in range(is_used.shape[1]):
+                if is_used[slot, strip]:
+                    start, stop = strip * STRIP, min((strip + 1) * STRIP, candidates)
+                    raw, at = products[s, :, side], side * candidates
+                    orthogonalise(q[slot], raw, first, start, stop, at, factor, new)
+        for strip in range(is_used.shape[1]):
+            if not is_used[slot, strip]:
+                continue
+            own, start, stop = known[slot, strip], strip * STRIP, min((strip + 1) * STRIP, candidates)
+            for m in range(first, first + columns):
+                above, below = q[slot, m, start:stop], q[slot, m, candidates + start : candidates + stop]
+                _take_out(above, below, projection[m], own)
+                if m == 0:
+                    for i in range(BOTH):
+                        own[BASE + i] += own[i]
+            _score(own, collinear, room, score)
+            for i in range(STRIP):
+                if score[3 * STRIP + i] > drop * BETTER:
+                    place, drop = start + i, score[3 * STRIP + i]
+                    which = 2 if score[2 * STRIP + i] > 0.0 else 1 if score[STRIP + i] > score[i] else 0
+        best[slot, 0], best[slot, 1], drops[slot] = place, which, drop
+
+
+@compiled_reduction
+def _take_out(above, below, projection, known):  # type: ignore[no-untyped-def]
+    """Take the parts along a new column out of what is known of a strip, given its products with the children."""
+    for i in range(above.size):
+        known[i] -= above[i] * above[i]
+        known[STRIP + i] -= below[i] * below[i]
+        known[CROSS + i] -= above[i] * below[i]
+    for k in range(projection.size):
+        dots, part = known[DOTS + k * BOTH : DOTS + (k + 1) * BOTH], projection[k]
+        for i in range(above.size):
+            dots[i] -= above[i] * part
+            dots[STRIP + i] -= below[i] * part
 
 
 @compiled
-def _best_of(norms, cross, dots, base, collinear, room, best_drop):  # type: ignore[no-untyped-def]
-    """Return (child, which, drop) of the best step in a strip, child -1 if none is better than what there is."""
-    best, which = -1, 0
-    for i in range(HALF):
-        above, below = 0.0, 0.0
-        if norms[0, i] >= collinear * base[0, i] and norms[0, i] > 0.0:
-            for k in range(len(dots)):
-                above += dots[k, 0, i] ** 2 / norms[0, i]
-        if norms[1, i] >= collinear * base[1, i] and norms[1, i] > 0.0:
-            for k in range(len(dots)):
-                below += dots[k, 1, i] ** 2 / norms[1, i]
-        drop, take = above, 0
-        if below > above:
-            drop, take = below, 1
-        if room >= 2 and above > 0.0 and below > 0.0:
-            slope = cross[i] / norms[0, i]
-            norm = norms[1, i] - slope * cross[i]
-            if norm >= collinear * base[1, i] and norm > 0.0:
-                drop, take = above, 2
-                for k in range(len(dots)):
-                    drop += (dots[k, 1, i] - slope * dots[k, 0, i]) ** 2 / norm
-        if drop > best_drop * BETTER:
-            best, which, best_drop = i, take, drop
-    return best, which, best_drop
+def _score(known, collinear, room, score):  # type: ignore[no-untyped-def]
+    """Write the RSS drops at the knots of a strip: of one child, of the other, of both, and the one that counts.
+
+    Both count where they are new beside each other, else the better one. No branches: the loops are vectorised.
+    """
+    score[:] = 0.0
+    for at in range(DOTS, known.size, BOTH):
+        dots = known[at : at + BOTH]
+        for i in range(STRIP):
+            a, b = dots[i], dots[STRIP + i]
+            rest = b - known[CROSS + i] / known[i] * a
+            score[i] += a * a
+            score[STRIP + i] += b * b
+            score[2 * STRIP + i] += rest * rest
+    for i in range(STRIP):
+        first, second, cross = known[i], known[STRIP + i], known[CROSS + i]
+        beside = second - cross / first * cross
+        least, other_least = collinear * known[BASE + i], collinear * known[BASE + STRIP + i]
+        above = score[i] / first if (first >= least) & (first > 0.0) else 0.0
+        below = score[STRIP + i] / second if (second >= other_least) & (second > 0.0) else 0.0
+        are_new = (above > 0.0) & (below > 0.0) & (beside >= other_least) & (beside > 0.0) & (room >= 2)
+        both = above + score[2 * STRIP + i] / beside if are_new else 0.0
+        score[i], score[STRIP + i], score[2 * STRIP + i] = above, below, both
+        score[3 * STRIP + i] = both if both > 0.0 else max(above, below)
 
 
 class FamilyTables:
-    """Slots for families of children outside the span of a model; a slot's arrays are those of ``Candidates``.
+    """Slots for families of children outside the span of a model.
 
-    place : (slots, C) where a family's knots are in the grid, as many as ``_size`` says
-    q : (slots, strips, columns of the span, children of a strip); norms, base : (slots, strips, 2, knots of a strip)
-    drops : (slots,) RSS drop of the best step at the last look
+    best : (slots, 2) the best step, as the place of a knot in the grid (-1 for none) and which of its children, 2 for
+        both
+    drops : (slots,) the RSS drop of that step
     """
 
-    def __init__(self, slots: int, candidates: int, responses: int, most: int) -> None:
-        strips = -(-candidates // HALF)
-        self._size = np.zeros(slots, np.int64)
-        self.place = np.zeros((slots, strips * HALF + 1), np.int64)
+    def __init__(self, slots: int, candidates: int, responses: int, most: int, collinear: float) -> None:
+        strips = -(-candidates // STRIP)
+        self._collinear = collinear
+        self.best = np.empty((slots, 2), np.int64)
         self.drops = np.empty(slots)
-        self._q = np.empty((slots, strips, most, STRIP))
-        self._norms, self._base = np.empty((2, slots, strips, 2, HALF))
-        self._cross = np.empty((slots, strips, HALF))
-        self._dots = np.empty((slots, strips, responses, 2, HALF))
+        self._is_used = np.empty((slots, strips), np.bool_)
+        self._known = np.empty((slots, strips, DOTS + responses * BOTH))
+        self._q = np.empty((slots, most, 2 * candidates))  # as in ``Candidates``, those above their knots first
 
     def open(self, slots: NDArray[np.int64], opening: ChildOpening, least_mass: float) -> None:
-        """Fill slots with new families."""
-        _open(
-            slots, opening.mass, opening.norms, opening.responses, least_mass, self._size, self.place, self._norms,
-            self._cross, self._dots, self._base,
-        )  # fmt: skip
-        self.drops[slots] = np.inf
+        """Fill slots with new families; ``least_mass`` observations make a child."""
+        _open(slots, opening.mass, opening.norms, opening.responses, least_mass, self._is_used, self._known)
 
     def absorb(
-        self, slots: NDArray[np.int64], products: Floats, first: int, factor: Floats, projection: Floats
+        self,
+        slots: NDArray[np.int64],
+        products: Floats,
+        first: int,
+        factor: Floats,
+        projection: Floats,
+        room: int,
     ) -> None:
-        """Take columns of the span from number ``first`` on into account: raw products (slots, columns, 2, C)."""
+        """Take columns of the span from number ``first`` on into account: raw products (slots, columns, 2, C).
+
+        room : how many terms the next step may add
+        """
         _absorb(
-            slots, products, first, factor, projection, self._size, self.place, self._q, self._norms, self._cross,
-            self._dots, self._base,
+            slots, products, first, factor, projection, self._is_used, self._q, self._known, self._collinear, room,
+            self.best, self.drops,
         )  # fmt: skip
 
-    def best(self, slots: NDArray[np.int64], collinear: float, room: int) -> tuple[int, int, int]:
-        """Return (slot, child, which) of the best step; slot -1 if there is none."""
-        found: tuple[int, int, int] = _best(
-            slots, self._size, self._norms, self._cross, self._dots, self._base, collinear, room, self.drops
-        )
-        return found
-
-    def known(self, slot: int, side: int, child: int, columns: int) -> Known:
+    def known(self, slot: int, side: int, place: int, columns: int) -> Known:
         """Return what is known of a child beside a span of so many columns."""
-        strip, i = divmod(child, HALF)
-        q, dots = self._q[slot, strip, :columns, side * HALF + i], self._dots[slot, strip, :, side, i]
-        return q.copy(), float(self._norms[slot, strip, side, i]), dots.copy()
+        known, at = self._known[slot, place // STRIP], side * STRIP + place % STRIP
+        q = self._q[slot, :columns, side * (self._q.shape[2] // 2) + place]
+        return q.copy(), float(known[at]), known[DOTS + at :: BOTH].copy()

@@ -142,12 +142,12 @@ class _Search:
         self._table = Candidates(self._own, self.opening.norms, self.opening.cross, self.opening.responses.T, most)
         self._families = None
         if interactions is not None:
-            self._families = Families(rows, self.opening, interactions, most)
+            self._families = Families(rows, self.opening, interactions, most, rules.collinear)
         self.slopes = np.ones(len(scale)) if self._families is None else self._families.slopes
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
         self._extend([(np.empty(0), self.opening.total, np.zeros(responses))], 0.0)
-        self._absorb([()], self.opening.sums[None])
+        self._absorb([()], (), self.opening.sums[None])
         self._least = rules.in_span * self._table.base[self.grid.linear]
         if rules.in_span_raw > 0:
             with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
@@ -169,7 +169,7 @@ class _Search:
         )  # fmt: skip
         best = Move(drop, self._terms_of(position), position) if position >= 0 else None
         if self._families is not None:
-            child = self._families.best(self.rules.collinear, room)
+            child = self._families.best()
             if child is not None and (best is None or child.drop > best.drop * BETTER):
                 return child
         return best
@@ -191,9 +191,7 @@ class _Search:
         self.terms += move.terms
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
         if not self.is_full:
-            self._absorb(columns, products)
-            if self._families is not None:
-                self._families.adopt(move.terms, self._factor, self._projection)
+            self._absorb(columns, move.terms, products)
 
     def _is_free(self, position: int) -> bool:
         """Whether the feature of a candidate is not in the span yet."""
@@ -265,12 +263,15 @@ class _Search:
             _add_column(q, norm, dots, between, self._columns, self._factor, self._projection)
             self._columns += 1
 
-    def _absorb(self, columns: Sequence[Hinges], products: Floats) -> None:
-        """Take the last columns of the span into account, whose products with all hinges are given: (k, C)."""
+    def _absorb(self, columns: Sequence[Hinges], terms: Sequence[Hinges], products: Floats) -> None:
+        """Take the last columns of the span into account, and the terms they are for.
+
+        products : (k, C) of the columns with all hinges
+        """
         self._table.absorb(products, self._factor, self._projection)
         if self._families is not None:
-            first = self._columns - len(columns)
-            self._families.extend(self._as_table(columns), first, self._factor, self._projection)
+            table, first, room = self._as_table(columns), self._columns - len(columns), self.max_terms - self.counter
+            self._families.extend(table, terms, first, self._factor, self._projection, room)
 
 
 def forward(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.spline.candidates import Known
+from knotwork.spline.candidates import BETTER, Known
 from knotwork.spline.family_tables import FamilyTables
 from knotwork.spline.knots import child_candidates
 from knotwork.spline.model import Floats
@@ -21,8 +21,6 @@ from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 
 # Knots per feature that children may have; more of them cost time and gain nothing that can be measured.
 CHILD_KNOTS = 63
-# Terms that a step adds at most.
-MOST_NEW = 2
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Interactions:
 class Move:
     """A possible step: the fall in RSS, the terms it adds, and where they are among the candidates.
 
-    position : of a hinge in the grid, or (with a ``parent``) of a knot in the family's table
+    position : of a hinge in the grid, or (with a ``parent``) of a knot in the grid of children
     sides : which children of the knot they are, 0 for (x − t)₊ and 1 for (t − x)₊
     """
 
@@ -63,7 +61,7 @@ class Move:
 class Families:
     """All parents that may have children now, each in a slot."""
 
-    def __init__(self, rows: RowSums, opening: Opening, options: Interactions, most: int) -> None:
+    def __init__(self, rows: RowSums, opening: Opening, options: Interactions, most: int, collinear: float) -> None:
         self._options = options
         linear = rows.grid.linear
         variance = opening.norms[linear] / opening.total - (opening.sums[linear] / opening.total) ** 2
@@ -71,24 +69,28 @@ class Families:
         self._bends = np.diff(rows.grid.offsets) > 1
         # In deviations, features of any units are comparable under the minimum.
         self.slopes: Floats = 1 / np.sqrt(np.where(variance > 0, variance, 1.0))
-        slots = min(options.max_parents, most) + MOST_NEW
+        slots = min(options.max_parents, most)
         self._sums = rows.children(self._grid, self.slopes, options.product, slots)
-        self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], most)
+        self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], most, collinear)
         self._slots: dict[Hinges, int] = {}
         self._free = list(range(slots))
 
-    def best(self, collinear: float, room: int) -> Move | None:
+    def best(self) -> Move | None:
         """Return the best step that adds children, None if there is none."""
-        slot, child, which = self._tables.best(self._open_slots(), collinear, room)
-        if slot < 0:
+        tables, best, drop = self._tables, None, 0.0
+        drops = tables.drops.tolist()
+        for parent, slot in self._slots.items():
+            if drops[slot] > drop * BETTER:
+                best, drop = parent, drops[slot]
+        if best is None:
             return None
-        parent = next(parent for parent, own in self._slots.items() if own == slot)
-        place = self._tables.place[slot, child]
+        slot = self._slots[best]
+        place, which = tables.best[slot].tolist()
         f, knot = int(self._grid.feature[place]), float(self._grid.knots[place])
         sides = (0, 1) if which == 2 else (which,)
         # In the order of the features: the same hinges are the same term, whichever came first.
-        terms = tuple(tuple(sorted((*parent, (f, knot, 1 - 2 * side)))) for side in sides)
-        return Move(float(self._tables.drops[slot]), terms, child, parent, sides)
+        terms = tuple(tuple(sorted((*best, (f, knot, 1 - 2 * side)))) for side in sides)
+        return Move(drop, terms, place, best, sides)
 
     def known(self, move: Move, columns: int) -> list[Known]:
         """Return what is known of the children of a step beside a span of so many columns."""
@@ -96,34 +98,37 @@ class Families:
         slot = self._slots[move.parent]
         return [self._tables.known(slot, side, move.position, columns) for side in move.sides]
 
-    def extend(self, columns: TermTable, first: int, factor: Floats, projection: Floats) -> None:
-        """Add columns to the span, from number ``first`` on, given the triangular factor with them."""
-        self._sums.extend(columns)
-        if self._slots:
-            self._absorb(self._open_slots(), first, factor, projection)
+    def extend(
+        self, columns: TermTable, terms: Sequence[Hinges], first: int, factor: Floats, projection: Floats, room: int
+    ) -> None:
+        """Add columns to the span, from number ``first`` on, and make parents of the terms that they are for.
 
-    def adopt(self, terms: Sequence[Hinges], factor: Floats, projection: Floats) -> None:
-        """Make parents of new terms, given the triangular factor of the span."""
+        factor, projection : of the span with them; room : how many terms the next step may add
+        """
         found = dict.fromkeys(parent for term in terms if (parent := self._parent_of(term)) is not None)
         new = [parent for parent in found if parent not in self._slots]
-        if not new:
-            return
-        self._slots |= {parent: self._free.pop() for parent in new}
-        slots = np.array([self._slots[parent] for parent in new])
-        opening = self._sums.open(slots, new, np.array([self._features_beside(parent) for parent in new]))
-        self._tables.open(slots, opening, self._options.least_mass)
-        self._absorb(slots, 0, factor, projection)
-        while len(self._slots) > self._options.max_parents:
+        new = new[max(0, len(new) - self._options.max_parents) :]
+        self._make_room(len(new))
+        self._sums.extend(columns)
+
+        def absorb(slots: NDArray[np.int64], first: int) -> None:
+            self._tables.absorb(slots, self._sums.products(slots, first), first, factor, projection, room)
+
+        if self._slots:
+            absorb(np.array(list(self._slots.values()), np.int64), first)
+        if new:
+            slots = np.array([self._free.pop() for _ in new], np.int64)
+            opening = self._sums.open(slots, new, np.array([self._features_beside(parent) for parent in new]))
+            self._tables.open(slots, opening, self._options.least_mass)
+            absorb(slots, 0)
+            self._slots |= dict(zip(new, slots.tolist(), strict=True))
+
+    def _make_room(self, new: int) -> None:
+        """Close the families that would have helped least, so that there is room for new ones."""
+        while len(self._slots) + new > self._options.max_parents:
             weakest = min(self._slots, key=lambda parent: self._tables.drops[self._slots[parent]])
             self._free.append(self._slots.pop(weakest))
             self._sums.close(self._free[-1])
-
-    def _open_slots(self) -> NDArray[np.int64]:
-        return np.array(list(self._slots.values()), np.int64)
-
-    def _absorb(self, slots: NDArray[np.int64], first: int, factor: Floats, projection: Floats) -> None:
-        """Let families take the columns of the span from number ``first`` on into account."""
-        self._tables.absorb(slots, self._sums.products(slots, first), first, factor, projection)
 
     def _features_beside(self, parent: Hinges) -> NDArray[np.bool_]:
         features = self._options.features.copy()

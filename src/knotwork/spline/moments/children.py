@@ -24,7 +24,7 @@ from knotwork.spline.compiled import compiled
 from knotwork.spline.knots import CandidateGrid
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.child_opening import open_children
-from knotwork.spline.moments.evaluate import CELLS, encode, lay_cells
+from knotwork.spline.moments.evaluate import encode
 from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable
 from knotwork.spline.moments.pairs import add_pair
 from knotwork.spline.moments.parents import ParentRows
@@ -92,8 +92,8 @@ def _sum_products(  # type: ignore[no-untyped-def]
                 if not touched[k]:
                     continue
                 for j in range(features):
-                    at = slice(offsets[own[j]], offsets[own[j] + 1])
-                    _add_up(tables[k, j].reshape(3, most, 2), knots[at], out[place, first + group + k, :, at])
+                    at, (above, below) = slice(offsets[own[j]], offsets[own[j] + 1]), out[place, first + group + k]
+                    _add_up(tables[k, j].reshape(3, most, 2), knots[at], above[at], below[at])
 
 
 @compiled
@@ -139,22 +139,23 @@ def _sum_shifted_bins(x, z, x_slope, z_slope, x_code, z_code, x_bins, z_bins, ac
 
 
 @compiled
-def _add_up(table, knots, out):  # type: ignore[no-untyped-def]
+def _add_up(table, knots, above, below):  # type: ignore[no-untyped-def]
     """Turn the bins of a feature into ⟨v, c⟩ of both children at every knot; the first of them is the feature itself.
 
     For products the bins of x − b and x + b are empty.
     """
+    x, lower, upper = table
     last = knots.size - 1
     s, sx, r, rx = 0.0, 0.0, 0.0, 0.0
     for k in range(last):
         # From the last bin down for children above the knot, from the first bin up for those below.
         i = last - k
-        s += table[0, i, 0] - table[1, i, 0]
-        sx += table[0, i, 1] - table[1, i, 1]
-        r += table[0, k, 0] - table[2, k, 0]
-        rx += table[0, k, 1] - table[2, k, 1]
-        out[0, i] = sx - knots[i] * s
-        out[1, k + 1] = knots[k + 1] * r - rx
+        s += x[i, 0] - lower[i, 0]
+        sx += x[i, 1] - lower[i, 1]
+        r += x[k, 0] - upper[k, 0]
+        rx += x[k, 1] - upper[k, 1]
+        above[i] = sx - knots[i] * s
+        below[k + 1] = knots[k + 1] * r - rx
 
 
 @compiled
@@ -196,15 +197,12 @@ class CpuChildren:
             raise ValueError(f"children have at most 255 knots a feature, got {self._most_bins - 1}")
         d, n = columns.shape
         self._codes: NDArray[np.uint8] = np.empty((d, n), np.uint8)
-        self._cells = np.empty((d, CELLS * self._most_bins), np.uint32)
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
             for f in range(*parts[k]):
                 knots = self._knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
-                encode(columns[f] * self._slopes[f], knots, self._codes[f])
-                if knots.size > 0:
-                    lay_cells(knots, self._cells[f])
+                encode(columns[f], knots, self._slopes[f], self._codes[f])
 
         workers.run(task, len(parts))
         self._parents = ParentRows(slots, d, grid.knots.size, has_bins=not product)
@@ -230,7 +228,7 @@ class CpuChildren:
 
         def task(part: int) -> None:
             open_children(
-                self._columns, self._slopes, self._codes, self._cells, self.grid.offsets, self._knots, self._weights,
+                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._weights,
                 rows, value, bins, used, parts[part], self._product, mass, norms, self._parents.ones[slot],
             )  # fmt: skip
 

@@ -237,7 +237,7 @@ class CpuRows:
 
         def task(k: int) -> None:
             for f in range(*parts[k]):
-                encode(columns[f], grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]], self._codes[f])
+                encode(columns[f], grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]], 1.0, self._codes[f])
 
         workers.run(task, len(parts))
         self._blocks = row_blocks(n)
