@@ -25,19 +25,19 @@ STRIP = 64
 
 
 @compiled_reduction
-def orthogonalise(q, raw, first, start, stop, shift, factor, new):  # type: ignore[no-untyped-def]
+def orthogonalise(q, raw, first, start, stop, factor, new):  # type: ignore[no-untyped-def]
     """Turn raw products of columns into products with their parts beside the span: rows of q from ``first`` on.
 
-    q : (columns of the span, ·); raw : (columns, C), of which the candidates from ``start`` to ``stop`` are meant, at
-        most a strip of them; they are further on in q by a ``shift``
+    q : (columns of the span, C); raw : (columns, C); of both the candidates from ``start`` to ``stop`` are meant, at
+        most a strip of them
     new : room for two strips: two columns are done at a time, and the span is taken by fours, so that what is read
         serves eight products. The last of an odd number goes with itself.
     """
-    size, last, start, stop, raw = stop - start, first + len(raw), start + shift, stop + shift, raw[:, start:stop]
+    size, last = stop - start, first + len(raw)
     for m in range(first, last, 2):
         n = min(m + 1, last - 1)
         u, v = 1.0 / factor[m, m], 1.0 / factor[n, n]
-        x, y = raw[m - first], raw[n - first]
+        x, y = raw[m - first, start:stop], raw[n - first, start:stop]
         for i in range(size):
             new[i] = x[i] * u
             new[STRIP + i] = y[i] * v
@@ -68,7 +68,7 @@ def _absorb(q, products, first, factor, projection, partner, norms, cross, dots,
     """
     last, new = first + len(products), np.empty(2 * STRIP)
     for start in range(0, norms.size, STRIP):
-        orthogonalise(q, products, first, start, min(start + STRIP, norms.size), 0, factor, new)
+        orthogonalise(q, products, first, start, min(start + STRIP, norms.size), factor, new)
     for m in range(first, last):
         own = q[m]
         for i in range(norms.size):

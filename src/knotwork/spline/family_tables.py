@@ -1,8 +1,7 @@
 """The children of all parents, in tables side by side: every update is one compiled call.
 
-A family has a slot. The knots of the grid of children lie in strips, the children above them beside those below: all
-that is known of a strip stays in the nearest cache while new columns of the span pass over it. Children without enough
-rows on both sides of their knot have a norm of zero, and a strip of nothing else is never looked at.
+A family has a slot. Only knots with enough rows on both sides are kept, and ``place`` says where they are in the grid
+of children. What is known of both children lies in strips of knots, in one piece of memory each.
 """
 
 from __future__ import annotations
@@ -24,58 +23,56 @@ NOTHING = 1e-10
 
 
 @compiled
-def _open(slots, mass, norms, responses, least_mass, is_used, known):  # type: ignore[no-untyped-def]
+def _open(slots, mass, norms, responses, least_mass, size, place, known):  # type: ignore[no-untyped-def]
     """Fill slots with new families, (slots, …, 2, C)."""
     for s in range(slots.size):
-        slot, greatest = slots[s], norms[s].max()
-        is_used[slot], known[slot] = False, 0.0
+        slot, n, greatest = slots[s], 0, norms[s].max()
+        known[slot] = 0.0
         for i in range(mass.shape[2]):
             if min(mass[s, 0, i], mass[s, 1, i]) < least_mass:
                 continue
-            is_used[slot, i // STRIP] = True
-            own = known[slot, i // STRIP]
+            own = known[slot, n // STRIP]
             for side in range(2):
-                j = side * STRIP + i % STRIP
+                j = side * STRIP + n % STRIP
                 own[j] = norms[s, side, i]
                 # A child that is zero on the rows has a norm of rounding errors; nothing is left of it beside any span.
                 own[BASE + j] = np.inf if own[j] <= NOTHING * greatest else 0.0
                 for k in range(responses.shape[1]):
                     own[DOTS + k * BOTH + j] = responses[s, k, side, i]
+            place[slot, n] = i
+            n += 1
+        size[slot] = n
 
 
 @compiled_reduction
-def _absorb(slots, products, first, factor, projection, is_used, q, known, collinear, room, best, drops):  # type: ignore[no-untyped-def]
-    """Take the columns from ``first`` on into account, products (slots, columns, 2, C).
+def _absorb(slots, products, first, factor, projection, size, place, q, known, collinear, room, best, drops):  # type: ignore[no-untyped-def]
+    """Take the columns from ``first`` on into account, products (slots, columns, 2, C) over the whole grid.
 
-    best, drops : the best step of each slot, (knot, which), and its RSS drop, written
+    best, drops : the best step of each slot, (number of the knot, which), and its RSS drop, written
     """
-    columns, candidates = products.shape[1], products.shape[3]
-    new, score = np.empty(BOTH), np.empty(4 * STRIP)
+    columns, new, score = products.shape[1], np.empty(BOTH), np.empty(4 * STRIP)
     for s in range(slots.size):
-        slot, place, which, drop = slots[s], -1, 0, 0.0
-        # Children above their knots, then those below: memory is read in order.
-        for side in range(2):
-            for strip in range(is_used.shape[1]):
-                if is_used[slot, strip]:
-                    start, stop = strip * STRIP, min((strip + 1) * STRIP, candidates)
-                    raw, at = products[s, :, side], side * candidates
-                    orthogonalise(q[slot], raw, first, start, stop, at, factor, new)
-        for strip in range(is_used.shape[1]):
-            if not is_used[slot, strip]:
-                continue
-            own, start, stop = known[slot, strip], strip * STRIP, min((strip + 1) * STRIP, candidates)
+        slot, n, found, which, drop = slots[s], size[slots[s]], -1, 0, 0.0
+        rows, raw = q[slot, : len(factor) * 2 * n].reshape(len(factor), 2 * n), np.empty((columns, 2 * n))
+        for m in range(columns):
+            for side in range(2):
+                for i in range(n):
+                    raw[m, side * n + i] = products[s, m, side, place[slot, i]]
+        for start in range(0, 2 * n, STRIP):
+            orthogonalise(rows, raw, first, start, min(start + STRIP, 2 * n), factor, new)
+        for start in range(0, n, STRIP):
+            own, stop = known[slot, start // STRIP], min(start + STRIP, n)
             for m in range(first, first + columns):
-                above, below = q[slot, m, start:stop], q[slot, m, candidates + start : candidates + stop]
-                _take_out(above, below, projection[m], own)
+                _take_out(rows[m, start:stop], rows[m, n + start : n + stop], projection[m], own)
                 if m == 0:
                     for i in range(BOTH):
                         own[BASE + i] += own[i]
             _score(own, collinear, room, score)
-            for i in range(STRIP):
+            for i in range(stop - start):
                 if score[3 * STRIP + i] > drop * BETTER:
-                    place, drop = start + i, score[3 * STRIP + i]
+                    found, drop = start + i, score[3 * STRIP + i]
                     which = 2 if score[2 * STRIP + i] > 0.0 else 1 if score[STRIP + i] > score[i] else 0
-        best[slot, 0], best[slot, 1], drops[slot] = place, which, drop
+        best[slot, 0], best[slot, 1], drops[slot] = found, which, drop
 
 
 @compiled_reduction
@@ -122,8 +119,8 @@ def _score(known, collinear, room, score):  # type: ignore[no-untyped-def]
 class FamilyTables:
     """Slots for families of children outside the span of a model.
 
-    best : (slots, 2) the best step, as the place of a knot in the grid (-1 for none) and which of its children, 2 for
-        both
+    place : (slots, C) where a family's knots are in the grid, as many as ``_size`` says
+    best : (slots, 2) the best step, as the number of a knot (-1 for none) and which of its children, 2 for both
     drops : (slots,) the RSS drop of that step
     """
 
@@ -132,13 +129,16 @@ class FamilyTables:
         self._collinear = collinear
         self.best = np.empty((slots, 2), np.int64)
         self.drops = np.empty(slots)
-        self._is_used = np.empty((slots, strips), np.bool_)
+        self._size, self.place = np.zeros(slots, np.int64), np.empty((slots, candidates), np.int64)
         self._known = np.empty((slots, strips, DOTS + responses * BOTH))
-        self._q = np.empty((slots, most, 2 * candidates))  # as in ``Candidates``, those above their knots first
+        # As in ``Candidates``, without gaps: the children above their knots, then those below.
+        self._q = np.empty((slots, most * 2 * candidates))
 
     def open(self, slots: NDArray[np.int64], opening: ChildOpening, least_mass: float) -> None:
         """Fill slots with new families; ``least_mass`` observations make a child."""
-        _open(slots, opening.mass, opening.norms, opening.responses, least_mass, self._is_used, self._known)
+        _open(
+            slots, opening.mass, opening.norms, opening.responses, least_mass, self._size, self.place, self._known
+        )  # fmt: skip
 
     def absorb(
         self,
@@ -154,12 +154,13 @@ class FamilyTables:
         room : how many terms the next step may add
         """
         _absorb(
-            slots, products, first, factor, projection, self._is_used, self._q, self._known, self._collinear, room,
-            self.best, self.drops,
+            slots, products, first, factor, projection, self._size, self.place, self._q, self._known, self._collinear,
+            room, self.best, self.drops,
         )  # fmt: skip
 
-    def known(self, slot: int, side: int, place: int, columns: int) -> Known:
+    def known(self, slot: int, side: int, child: int, columns: int) -> Known:
         """Return what is known of a child beside a span of so many columns."""
-        known, at = self._known[slot, place // STRIP], side * STRIP + place % STRIP
-        q = self._q[slot, :columns, side * (self._q.shape[2] // 2) + place]
+        known, at = self._known[slot, child // STRIP], side * STRIP + child % STRIP
+        width = 2 * int(self._size[slot])
+        q = self._q[slot, side * (width // 2) + child : columns * width : width]
         return q.copy(), float(known[at]), known[DOTS + at :: BOTH].copy()

@@ -147,7 +147,7 @@ class _Search:
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
         self._extend([(np.empty(0), self.opening.total, np.zeros(responses))], 0.0)
-        self._absorb([()], (), self.opening.sums[None])
+        self._absorb(self._as_table([()]), (), self.opening.sums[None])
         self._least = rules.in_span * self._table.base[self.grid.linear]
         if rules.in_span_raw > 0:
             with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
@@ -184,14 +184,15 @@ class _Search:
             # The two children of a knot have nothing in common.
             columns, known, between = list(move.terms), self._families.known(move, self._columns), 0.0
         if not self.is_full:
-            products = self._hinge_products(move.position) if move.parent is None else self._products(columns)
+            table = self._as_table(columns)
+            products = self._hinge_products(move.position, table) if move.parent is None else self.rows.products(table)
         self._extend(known, between)
         if move.parent is None and len(move.terms) == 2:
             self._mix_pair(float(self.grid.knots[move.position]))
         self.terms += move.terms
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
         if not self.is_full:
-            self._absorb(columns, move.terms, products)
+            self._absorb(table, move.terms, products)
 
     def _is_free(self, position: int) -> bool:
         """Whether the feature of a candidate is not in the span yet."""
@@ -216,7 +217,7 @@ class _Search:
             columns[position] = ((f, knot, 1),)
         return list(columns.values()), [self._table.known(at) for at in columns], float(self.opening.cross[position])
 
-    def _hinge_products(self, position: int) -> Floats:
+    def _hinge_products(self, position: int, columns: TermTable) -> Floats:
         """Products of those columns with all hinges: (k, C)."""
         f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
         if self._is_free(position):
@@ -226,11 +227,9 @@ class _Search:
             return line[None] if position == self._own[position] else np.stack([line, above])
         if f in self._linear_products and 2 * self.opening.mass[position] > self.opening.total:
             # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
-            return self._products([((f, knot, -1),)]) + (self._linear_products[f] - knot * self.opening.sums)
-        return self._products([((f, knot, 1),)])
-
-    def _products(self, terms: Sequence[Hinges]) -> Floats:
-        return self.rows.products(self._as_table(terms))
+            below = self.rows.products(self._as_table([((f, knot, -1),)]))
+            return below + (self._linear_products[f] - knot * self.opening.sums)
+        return self.rows.products(columns)
 
     def _mix_pair(self, knot: float) -> None:
         """Write the terms (x − t)₊ and (t − x)₊ in the last two columns of the span, x and (x − t)₊."""
@@ -263,15 +262,15 @@ class _Search:
             _add_column(q, norm, dots, between, self._columns, self._factor, self._projection)
             self._columns += 1
 
-    def _absorb(self, columns: Sequence[Hinges], terms: Sequence[Hinges], products: Floats) -> None:
+    def _absorb(self, columns: TermTable, terms: Sequence[Hinges], products: Floats) -> None:
         """Take the last columns of the span into account, and the terms they are for.
 
         products : (k, C) of the columns with all hinges
         """
         self._table.absorb(products, self._factor, self._projection)
         if self._families is not None:
-            table, first, room = self._as_table(columns), self._columns - len(columns), self.max_terms - self.counter
-            self._families.extend(table, terms, first, self._factor, self._projection, room)
+            first, room = self._columns - len(columns), self.max_terms - self.counter
+            self._families.extend(columns, terms, first, self._factor, self._projection, room)
 
 
 def forward(

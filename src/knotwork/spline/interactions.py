@@ -47,7 +47,7 @@ class Interactions:
 class Move:
     """A possible step: the fall in RSS, the terms it adds, and where they are among the candidates.
 
-    position : of a hinge in the grid, or (with a ``parent``) of a knot in the grid of children
+    position : of a hinge in the grid, or (with a ``parent``) of a knot in the family's table
     sides : which children of the knot they are, 0 for (x − t)₊ and 1 for (t − x)₊
     """
 
@@ -85,12 +85,13 @@ class Families:
         if best is None:
             return None
         slot = self._slots[best]
-        place, which = tables.best[slot].tolist()
+        child, which = tables.best[slot].tolist()
+        place = tables.place[slot, child]
         f, knot = int(self._grid.feature[place]), float(self._grid.knots[place])
         sides = (0, 1) if which == 2 else (which,)
         # In the order of the features: the same hinges are the same term, whichever came first.
         terms = tuple(tuple(sorted((*best, (f, knot, 1 - 2 * side)))) for side in sides)
-        return Move(drop, terms, place, best, sides)
+        return Move(drop, terms, child, best, sides)
 
     def known(self, move: Move, columns: int) -> list[Known]:
         """Return what is known of the children of a step beside a span of so many columns."""

@@ -149,13 +149,13 @@ def _add_up(table, knots, above, below):  # type: ignore[no-untyped-def]
     s, sx, r, rx = 0.0, 0.0, 0.0, 0.0
     for k in range(last):
         # From the last bin down for children above the knot, from the first bin up for those below.
-        i = last - k
+        i, j = np.uint32(last - k), np.uint32(k)
         s += x[i, 0] - lower[i, 0]
         sx += x[i, 1] - lower[i, 1]
-        r += x[k, 0] - upper[k, 0]
-        rx += x[k, 1] - upper[k, 1]
+        r += x[j, 0] - upper[j, 0]
+        rx += x[j, 1] - upper[j, 1]
         above[i] = sx - knots[i] * s
-        below[k + 1] = knots[k + 1] * r - rx
+        below[j + np.uint32(1)] = knots[j + np.uint32(1)] * r - rx
 
 
 @compiled
@@ -262,7 +262,8 @@ class CpuChildren:
         """Write products of weighted columns with the children of parents; see ``_sum_products``."""
         kept, d = self._parents, len(self._columns)
         # (parent, features) in parts of about equal work.
-        threads = len(self._workers.split(self._workers.threads, work=int(kept.count[slots].sum()) * d * len(which)))
+        work = sum(kept.count[slots].tolist()) * d * len(which)
+        threads = len(self._workers.split(self._workers.threads, work))
         pieces = 1 if len(slots) >= 2 * threads else threads
         edges = [d * piece // pieces for piece in range(pieces + 1)]
         jobs = [(place, k, a, b) for place, k in enumerate(slots.tolist()) for a, b in pairwise(edges) if a < b]

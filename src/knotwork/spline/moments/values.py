@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -20,6 +21,7 @@ class SpanValues:
 
     A feature itself is nowhere zero, and to sum over every row is slow, so a hinge stands in for it:
     x = t − (t − x)₊ + (x − t)₊ where (x − t)₊ is the next column, else x = t + (x − t)₊ with t its least value.
+    The intercept, the first column, has no values: its products are known.
 
     joined, shift : columns that are not what they seem: (column, factor, next or -1) and what the products with 1 are
         taken by; the product is factor · (what was summed) + that of the next column + shift · (that of 1)
@@ -31,7 +33,7 @@ class SpanValues:
         self._most = max(2, MOST_BYTES // (8 * n))
         self.values = np.empty((min(FIRST_COLUMNS, self._most), n))
         self._terms: list[tuple[NDArray[np.int64], Floats, NDArray[np.int64], Floats, bool]] = []
-        self._held: dict[int, int] = {}  # the column that a row has now
+        self._kept = 0
         self.joined: list[tuple[int, int, int]] = []
         self.shift: list[float] = []
 
@@ -40,47 +42,52 @@ class SpanValues:
 
     def add(self, terms: TermTable) -> None:
         """Add columns to the span."""
-        for m, (a, b) in enumerate(zip(terms.start[:-1].tolist(), terms.start[1:].tolist(), strict=True)):
+        start, signs, features = terms.start.tolist(), terms.sign.tolist(), terms.feature.tolist()
+        for m, (a, b) in enumerate(itertools.pairwise(start)):
             feature, knot, sign = terms.feature[a:b], terms.knot[a:b], terms.sign[a:b]
             if a == b:
                 self._join(0, -1, 1.0)
-            elif sign[0] == 0:
-                has_next = terms.start[m + 2 :].size > 0 and terms.start[m + 2] == b + 1
-                if has_next and terms.feature[b] == feature[0] and terms.sign[b] == 1:
+            elif signs[a] == 0:
+                if start[m + 2 : m + 3] == [b + 1] and features[b] == features[a] and signs[b] == 1:
                     knot, sign = terms.knot[b : b + 1], -terms.sign[b : b + 1]
                     self._join(-1, len(self) + 1, float(knot[0]))
                 else:
-                    knot, sign = self._columns[feature[0]].min(keepdims=True), np.ones(1, np.int64)
+                    knot, sign = self._columns[features[a]].min(keepdims=True), np.ones(1, np.int64)
                     self._join(1, -1, float(knot[0]))
             self._terms.append((feature, knot, sign, terms.slope[a:b], terms.product))
 
     def batches(self, first: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Go through the columns from a number on, in parts that fit: the number of the first, and their rows then.
 
-        The intercept has no row, -1; its products are there already.
+        The row of the intercept is -1.
         """
-        for start in range(first, len(self), self._most):
-            stop = min(start + self._most, len(self))
-            yield start, np.array([self._hold(column) for column in range(start, stop)], np.int64)
+        count = len(self)
+        if count <= self._most:
+            self._evaluate(self._kept, count, self._kept)
+            self._kept = count
+            rows = np.arange(first, count)
+            rows[:1] -= first == 0
+            yield first, rows
+            return
+        for start in range(first, count, self._most):
+            stop = min(start + self._most, count)
+            self._evaluate(start, stop, 0)
+            rows = np.arange(stop - start)
+            rows[:1] -= start == 0
+            yield start, rows
 
     def _join(self, factor: int, beside: int, shift: float) -> None:
         self.joined.append((len(self), factor, beside))
         self.shift.append(shift)
 
-    def _hold(self, column: int) -> int:
-        """Return the row of ``values`` that a column is in, after it has been put there."""
-        term, row = self._terms[column], column % self._most
-        if len(term[0]) == 0:
-            return -1
-        if self._held.get(row) == column:
-            return row
-        if row >= len(self.values):
-            grown = np.empty((min(2 * row, self._most), self.values.shape[1]))
-            grown[:row] = self.values
+    def _evaluate(self, first: int, last: int, row: int) -> None:
+        """Write the values of columns into rows of ``values``, from number ``row`` on."""
+        if row + last - first > len(self.values):
+            grown = np.empty((min(2 * (row + last - first), self._most), self.values.shape[1]))
+            grown[:row] = self.values[:row]
             self.values = grown
-        out = self.values[row]
-        evaluate_term(self._columns, 0, out.size, *term, out)
-        if self._weights.size > 0:
-            out *= self._weights
-        self._held[row] = column
-        return row
+        for column in range(first, last):
+            out = self.values[row + column - first]
+            evaluate_term(self._columns, 0, out.size, *self._terms[column], out)
+            if self._weights.size > 0:
+                out *= self._weights
