@@ -118,7 +118,7 @@ def test_products_of_children_equal_explicit_products(setup, product, degree, ou
     w = np.ones(n) if weights is None else weights
     rng = np.random.default_rng(setup["seed"])
     slopes = rng.uniform(0.5, 2.0, d)
-    children = rows.children(rows.grid, slopes, product, slots=4)
+    children = rows.children(rows.grid, slopes, product, slots=4, least_mass=0.0)
     # A line and the hinge that came with it, then lines and others on their own.
     terms = [(), ((0, 0.0, 0),), ((0, 0.3, 1),), *random_terms(rng, d, 4, 3)]
     parents = list(dict.fromkeys(t for t in random_terms(rng, d, 20, degree) if t[0][2] != 0))[:3]
@@ -154,6 +154,21 @@ def test_products_of_children_equal_explicit_products(setup, product, degree, ou
             np.testing.assert_allclose(found[k, m], expected, rtol=1e-9, atol=size)
 
 
+@given(setups)
+def test_features_without_enough_rows_are_not_summed(setup):
+    columns, _, _, rows = make_rows(**setup)
+    d, linear = len(columns), rows.grid.linear
+    parent, term, features = ((d - 1, 0.0, 1),), ((0, 0.0, 1),), np.arange(d)[None] < d - 1
+    found = []
+    for least_mass in (0.0, 5.0):
+        children = rows.children(rows.grid, np.ones(d), product=False, slots=1, least_mass=least_mass)
+        opening = children.open(np.zeros(1, int), [parent], features)
+        children.extend(TermTable.of([(), term], np.ones(d)))
+        found.append(children.products(np.zeros(1, int), 1)[0, 0])
+    enough = np.logical_or.reduceat(opening.mass[0].min(axis=0) >= 5.0, linear)[rows.grid.feature]
+    assert np.array_equal(found[1], np.where(enough, found[0], 0.0))
+
+
 @given(setups, st.integers(1, 3))
 def test_residual_equals_explicit_residual(setup, outputs):
     columns, y, weights, rows = make_rows(outputs=outputs, **setup)
@@ -179,7 +194,7 @@ def test_the_number_of_threads_changes_no_bit(n):
         slopes = np.ones(40)
         terms = TermTable.of([hinge, least], slopes)
         opening = rows.opening()
-        children = rows.children(rows.grid, slopes, product=False, slots=2)
+        children = rows.children(rows.grid, slopes, product=False, slots=2, least_mass=0.0)
         openings = children.open(np.arange(2), [hinge, least], np.ones((2, 40), bool))
         children.extend(TermTable.of([(), hinge], slopes))
         return [

@@ -70,7 +70,7 @@ class Families:
         # In deviations, features of any units are comparable under the minimum.
         self.slopes: Floats = 1 / np.sqrt(np.where(variance > 0, variance, 1.0))
         slots = min(options.max_parents, most)
-        self._sums = rows.children(self._grid, self.slopes, options.product, slots)
+        self._sums = rows.children(self._grid, self.slopes, options.product, slots, options.least_mass)
         self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], most, collinear)
         self._slots: dict[Hinges, int] = {}
         self._free = list(range(slots))

@@ -185,9 +185,10 @@ class CpuChildren:
         slopes: Floats,
         product: bool,
         slots: int,
+        least_mass: float,
         workers: Workers,
     ) -> None:
-        self.grid, self._workers = grid, workers
+        self.grid, self._workers, self._least_mass = grid, workers, least_mass
         self._columns, self._weights = columns, weights
         self._y = y if weights.size == 0 else y * weights
         self._slopes, self._product = np.ones(len(columns)) if product else slopes, product
@@ -233,6 +234,8 @@ class CpuChildren:
             )  # fmt: skip
 
         self._workers.run(task, len(parts))
+        enough = np.logical_or.reduceat(mass.min(axis=0) >= self._least_mass, self.grid.linear)
+        self._parents.used[slot] &= enough
 
     def close(self, slot: int) -> None:
         """Forget a parent."""

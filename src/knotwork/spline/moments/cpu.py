@@ -307,12 +307,17 @@ class CpuRows:
         _suffix_products(tables, grid.offsets, grid.knots, products)
         return products
 
-    def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int) -> CpuChildren:
+    def children(
+        self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, least_mass: float
+    ) -> CpuChildren:
         """Return the sums behind interactions, for so many parents at a time.
 
         grid : their knots; slopes : (d,) of the hinges under the minimum
+        least_mass : observations on either side of its knot below which a child need not be summed
         """
-        return CpuChildren(self._columns, self._y, self._weights, grid, slopes, product, slots, self._workers)
+        return CpuChildren(
+            self._columns, self._y, self._weights, grid, slopes, product, slots, least_mass, self._workers
+        )  # fmt: skip
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""
