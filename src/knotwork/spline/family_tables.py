@@ -26,8 +26,10 @@ NOTHING = 1e-10
 def _open(slots, mass, norms, responses, least_mass, size, place, known):  # type: ignore[no-untyped-def]
     """Fill slots with new families, (slots, …, 2, C)."""
     for s in range(slots.size):
-        slot, n, greatest = slots[s], 0, norms[s].max()
+        slot, n, greatest = slots[s], 0, 0.0
         known[slot] = 0.0
+        for i in range(mass.shape[2]):
+            greatest = max(greatest, norms[s, 0, i], norms[s, 1, i])
         for i in range(mass.shape[2]):
             if min(mass[s, 0, i], mass[s, 1, i]) < least_mass:
                 continue

@@ -70,7 +70,8 @@ def _sum_products(  # type: ignore[no-untyped-def]
                     if row >= 0:
                         found[k] = _find_active(values[row], own_rows, b, tile, stop, active[k], v[k])
                     if found[k] > 0 and not touched[k]:
-                        tables[k, :features] = 0.0
+                        for j in range(features):
+                            tables[k, j] = 0.0
                         touched[k] = True
                 for k in range(size):
                     if found[k] == 0:
@@ -92,8 +93,8 @@ def _sum_products(  # type: ignore[no-untyped-def]
                 if not touched[k]:
                     continue
                 for j in range(features):
-                    at, (above, below) = slice(offsets[own[j]], offsets[own[j] + 1]), out[place, first + group + k]
-                    _add_up(tables[k, j].reshape(3, most, 2), knots[at], above[at], below[at])
+                    at, to = slice(offsets[own[j]], offsets[own[j] + 1]), out[place, first + group + k]
+                    _add_up(tables[k, j].reshape(3, most, 2), knots[at], to[0, at], to[1, at])
 
 
 @compiled
@@ -144,8 +145,7 @@ def _add_up(table, knots, above, below):  # type: ignore[no-untyped-def]
 
     For products the bins of x − b and x + b are empty.
     """
-    x, lower, upper = table
-    last = knots.size - 1
+    x, lower, upper, last = table[0], table[1], table[2], knots.size - 1
     s, sx, r, rx = 0.0, 0.0, 0.0, 0.0
     for k in range(last):
         # From the last bin down for children above the knot, from the first bin up for those below.

@@ -46,8 +46,9 @@ def padded(knots):  # type: ignore[no-untyped-def]
     size = 1
     while size <= knots.size:
         size *= 2
-    out = np.full(size - 1, np.inf)
-    out[: knots.size] = knots
+    out = np.empty(size - 1)
+    for k in range(size - 1):
+        out[k] = knots[k] if k < knots.size else np.inf
     return out
 
 
@@ -58,7 +59,8 @@ def find_bins(x, knots, bins):  # type: ignore[no-untyped-def]
     All values take a step of the binary search before any takes the next: there is nothing to foresee, and several
     go at once.
     """
-    bins[: x.size] = 0
+    for i in range(x.size):
+        bins[i] = 0
     step = np.uint32((knots.size + 1) // 2)
     while step > 0:
         for i in range(x.size):
