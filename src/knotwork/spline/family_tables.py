@@ -73,7 +73,7 @@ def _absorb(slots, products, first, factor, projection, size, place, q, known, c
             for i in range(stop - start):
                 if score[3 * STRIP + i] > drop * BETTER:
                     found, drop = start + i, score[3 * STRIP + i]
-                    which = 2 if score[2 * STRIP + i] > 0.0 else 1 if score[STRIP + i] > score[i] else 0
+                    which = 2 if score[2 * STRIP + i] > 0.0 else 1 if score[STRIP + i] > score[i] * BETTER else 0
         best[slot, 0], best[slot, 1], drops[slot] = found, which, drop
 
 
