@@ -105,10 +105,10 @@ def test_products_of_a_term_equal_explicit_products(setup, product, degree):
     w = np.ones(columns.shape[1]) if weights is None else weights
     rng = np.random.default_rng(setup["seed"])
     slopes = rng.uniform(0.5, 2.0, len(columns))
-    term = next(t for t in random_terms(rng, len(columns), 100, degree) if t[0][2] != 0)
-    found = rows.products(TermTable.of([term], slopes, product))
-    expected = candidate_columns(columns, rows.grid) @ (w * term_column(columns, term, slopes, product))
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
+    terms = [t for t in random_terms(rng, len(columns), 100, degree) if t[0][2] != 0][:2]
+    found = rows.products(TermTable.of(terms, slopes, product))
+    explicit = np.stack([w * term_column(columns, term, slopes, product) for term in terms])
+    np.testing.assert_allclose(found, explicit @ candidate_columns(columns, rows.grid).T, rtol=1e-10, atol=1e-9)
 
 
 @given(setups, st.booleans(), st.integers(1, 3), st.integers(1, 2))
@@ -118,14 +118,16 @@ def test_products_of_children_equal_explicit_products(setup, product, degree, ou
     w = np.ones(n) if weights is None else weights
     rng = np.random.default_rng(setup["seed"])
     slopes = rng.uniform(0.5, 2.0, d)
-    children = rows.children(rows.grid, slopes, product)
-    terms = [(), *random_terms(rng, d, 4, 3)]
+    children = rows.children(rows.grid, slopes, product, slots=4, least_mass=0.0)
+    # A line and the hinge that came with it, then lines and others on their own.
+    terms = [(), ((0, 0.0, 0),), ((0, 0.3, 1),), *random_terms(rng, d, 4, 3)]
     parents = list(dict.fromkeys(t for t in random_terms(rng, d, 20, degree) if t[0][2] != 0))[:3]
+    slots, features = rng.permutation(4)[: len(parents)], rng.random((len(parents), d)) < 0.8
+    for k, parent in enumerate(parents):
+        features[k, [h[0] for h in parent]] = False
+    opening = children.open(slots, parents, features)
     explicit = []
-    for parent in parents:
-        allowed = rng.random(d) < 0.8
-        allowed[[h[0] for h in parent]] = False
-        opening = children.open(parent, allowed)
+    for k, (parent, allowed) in enumerate(zip(parents, features, strict=True)):
         # Beside another hinge a lone one has its slope too.
         b = term_column(columns, parent, slopes, product)
         b = b * slopes[parent[0][0]] if len(parent) == 1 and not product else b
@@ -136,16 +138,35 @@ def test_products_of_children_equal_explicit_products(setup, product, degree, ou
                     h = hinge(columns[f], rows.grid.knots[i], sign)
                     both[side, i] = b * h if product else np.minimum(b, slopes[f] * h)
                 above = columns[f] > rows.grid.knots[i]
-                np.testing.assert_allclose(opening.mass[:, i], [w @ (above & (b > 0)), w @ (~above & (b > 0))])
+                np.testing.assert_allclose(opening.mass[k, :, i], [w @ (above & (b > 0)), w @ (~above & (b > 0))])
         explicit.append(both)
         size = 1e-9 * (1 + np.abs(columns).max()) ** 4
-        np.testing.assert_allclose(opening.norms, both**2 @ w, rtol=1e-9, atol=size)
-        np.testing.assert_allclose(np.moveaxis(opening.responses, 0, -1), (both * w) @ y.T, rtol=1e-9, atol=size)
-    found = children.products(parents, terms)
+        np.testing.assert_allclose(opening.norms[k], both**2 @ w, rtol=1e-9, atol=size)
+        np.testing.assert_allclose(np.moveaxis(opening.responses[k], 0, -1), (both * w) @ y.T, rtol=1e-9, atol=size)
+    children.extend(TermTable.of(terms, slopes, product))
+    found = children.products(slots, 0)
+    assert np.array_equal(children.products(slots, 3), found[:, 3:])
+    children.close(int(slots[0]))
+    assert np.array_equal(children.products(slots[1:], 0), found[1:])
     for k, both in enumerate(explicit):
         for m, term in enumerate(terms):
             expected = both @ (w * term_column(columns, term, slopes, product))
             np.testing.assert_allclose(found[k, m], expected, rtol=1e-9, atol=size)
+
+
+@given(setups)
+def test_features_without_enough_rows_are_not_summed(setup):
+    columns, _, _, rows = make_rows(**setup)
+    d, linear = len(columns), rows.grid.linear
+    parent, term, features = ((d - 1, 0.0, 1),), ((0, 0.0, 1),), np.arange(d)[None] < d - 1
+    found = []
+    for least_mass in (0.0, 5.0):
+        children = rows.children(rows.grid, np.ones(d), product=False, slots=1, least_mass=least_mass)
+        opening = children.open(np.zeros(1, int), [parent], features)
+        children.extend(TermTable.of([(), term], np.ones(d)))
+        found.append(children.products(np.zeros(1, int), 1)[0, 0])
+    enough = np.logical_or.reduceat(opening.mass[0].min(axis=0) >= 5.0, linear)[rows.grid.feature]
+    assert np.array_equal(found[1], np.where(enough, found[0], 0.0))
 
 
 @given(setups, st.integers(1, 3))
@@ -173,13 +194,14 @@ def test_the_number_of_threads_changes_no_bit(n):
         slopes = np.ones(40)
         terms = TermTable.of([hinge, least], slopes)
         opening = rows.opening()
-        children = rows.children(rows.grid, slopes, product=False)
-        openings = [children.open(parent, np.ones(40, bool)) for parent in (hinge, least)]
+        children = rows.children(rows.grid, slopes, product=False, slots=2, least_mass=0.0)
+        openings = children.open(np.arange(2), [hinge, least], np.ones((2, 40), bool))
+        children.extend(TermTable.of([(), hinge], slopes))
         return [
             opening.norms, opening.responses, rows.pair_products(1, 0.3),
             rows.products(TermTable.of([least], slopes)),
-            *(o.norms for o in openings), *(o.responses for o in openings),
-            children.products([hinge, least], [(), hinge]), children.products([least], [hinge]),
+            openings.norms, openings.responses,
+            children.products(np.arange(2), 0), children.products(np.array([1]), 1),
             rows.residual(terms, np.zeros(1), np.ones((2, 1))).dots,
         ]  # fmt: skip
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import prod
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from knotwork.network.coordinates import Coordinates
 from knotwork.network.reshape import reshape_chain
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, search_logits
-from knotwork.spline.model import Floats, Spline
+from knotwork.spline.model import Floats, Product, Spline
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
 # data. Rows that the fit has not seen can tell which; without them the smaller one is taken.
@@ -125,7 +126,7 @@ def _narrowed(
         while most >= 2:
             spline, score = fit(replace(options, max_terms=most, max_degree=degree))
             # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
-            units = [2 * degree * len(spline.terms)] * degree
+            units = [2 * sum(len(term.features) for term in spline.terms)] * degree
             if max(units) > min(widths[:degree]):
                 units = list(count_units(spline, rule.module))
             excess = max(need - width for need, width in zip(units, widths, strict=False))
@@ -149,24 +150,23 @@ def ridge_refits(
     if not spline.terms or not any(ridges):
         return [spline] * len(ridges)
     c = coordinates
-    inner = rescale_spline(spline, c.x_centre, c.x_scale, c.y_centre, c.y_scale)
-    basis = inner.basis(c.features(X))
+    # What a term is in standardised units: itself over the scale of its first feature, or of all of a product's.
+    features = [t.features if isinstance(t, Product) else t.features[:1] for t in spline.terms]
+    unit = np.array([prod(c.x_scale[f] for f in own) for own in features])
+    basis = spline.basis(X) / unit
     share = weight / weight.sum()
     mean = share @ basis
-    centred = basis - mean
+    basis -= mean
     target = c.responses(y)
-    weighted = centred * share[:, None]
-    gram, products = weighted.T @ centred, weighted.T @ target
+    weighted = basis * share[:, None]
+    gram, products = weighted.T @ basis, weighted.T @ target
 
     def refit(ridge: float) -> Spline:
         if ridge == 0:
             return spline
-        coef = np.linalg.solve(gram + ridge * np.eye(len(inner.terms)), products)
-        intercept = share @ target - mean @ coef
-        refitted = Spline(inner.terms, intercept, coef, inner.feature_names)
-        # Back to the units of the data, with the knots as they were: they are values of the data.
-        outer = rescale_spline(refitted, -c.x_centre / c.x_scale, 1 / c.x_scale, -c.y_centre / c.y_scale, 1 / c.y_scale)
-        return replace(outer, terms=spline.terms)
+        coef = np.linalg.solve(gram + ridge * np.eye(len(gram)), products)
+        intercept = c.y_centre + c.y_scale * (share @ target - mean @ coef)
+        return replace(spline, intercept=intercept, coef=coef * c.y_scale / unit[:, None])
 
     return [refit(ridge) for ridge in ridges]
 

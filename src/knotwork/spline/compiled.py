@@ -12,9 +12,12 @@ from typing import Any
 import numba
 from numba.core import event
 
-compiled = numba.njit(nogil=True, cache=True)
+# Division by zero is that of IEEE: a check of each would keep loops from being vectorised.
+compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 # For reductions over (finite) rows: lets the compiler keep several partial results, the same ones in every run.
-compiled_reduction = numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz", "nnan"})
+compiled_reduction = numba.njit(
+    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "nnan"}
+)
 
 
 class _Announcer(event.Listener):

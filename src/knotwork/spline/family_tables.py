@@ -1,145 +1,168 @@
-"""The children of all parents, in tables side by side: every update and every search is one compiled call.
+"""The children of all parents, in tables side by side: every update is one compiled call.
 
-A family has a slot. Only children with enough rows on both sides of their knot are kept: those above their knots, then
-those below, and ``place`` says where they are in the grid of children.
+A family has a slot. Only knots with enough rows on both sides are kept, and ``place`` says where they are in the grid
+of children. What is known of both children lies in strips of knots, in one piece of memory each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
+from numpy.typing import NDArray
 
-from knotwork.spline.candidates import BETTER, Known, absorb_rows
-from knotwork.spline.compiled import compiled
+from knotwork.spline.candidates import BETTER, STRIP, Known, orthogonalise
+from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.moments import ChildOpening
 
+# What is known of a strip of knots, one after the other: norms and bases of both children, their products with each
+# other, and those with the residual of each response. One array with fixed places, or loops are not vectorised.
+BOTH = 2 * STRIP
+BASE, CROSS, DOTS = BOTH, 2 * BOTH, 2 * BOTH + STRIP
 # Share of the greatest norm among a parent's children below which a child is nothing.
 NOTHING = 1e-10
 
 
 @compiled
-def _absorb(slots, products, first, factor, projection, half, place, q, norms, cross, dots, base):  # type: ignore[no-untyped-def]
-    """Take the columns from ``first`` on into account, products (slots, columns, 2, C) over the whole grid."""
-    (most, p), last = projection.shape, first + products.shape[1]
+def _open(slots, mass, norms, responses, least_mass, size, place, known):  # type: ignore[no-untyped-def]
+    """Fill slots with new families, (slots, …, 2, C)."""
     for s in range(slots.size):
-        slot, n = slots[s], half[slots[s]]
-        if n == 0:
-            continue
-        rows, residual = q[slot, : most * 2 * n].reshape(-1, 2 * n), dots[slot, : p * 2 * n].reshape(-1, 2 * n)
-        for m in range(first, last):
+        slot, n, greatest = slots[s], 0, 0.0
+        known[slot] = 0.0
+        for i in range(mass.shape[2]):
+            greatest = max(greatest, norms[s, 0, i], norms[s, 1, i])
+        for i in range(mass.shape[2]):
+            if min(mass[s, 0, i], mass[s, 1, i]) < least_mass:
+                continue
+            own = known[slot, n // STRIP]
+            for side in range(2):
+                j = side * STRIP + n % STRIP
+                own[j] = norms[s, side, i]
+                # A child that is zero on the rows has a norm of rounding errors; nothing is left of it beside any span.
+                own[BASE + j] = np.inf if own[j] <= NOTHING * greatest else 0.0
+                for k in range(responses.shape[1]):
+                    own[DOTS + k * BOTH + j] = responses[s, k, side, i]
+            place[slot, n] = i
+            n += 1
+        size[slot] = n
+
+
+@compiled_reduction
+def _absorb(slots, products, first, factor, projection, size, place, q, known, collinear, room, best, drops):  # type: ignore[no-untyped-def]
+    """Take the columns from ``first`` on into account, products (slots, columns, 2, C) over the whole grid.
+
+    best, drops : the best step of each slot, (number of the knot, which), and its RSS drop, written
+    """
+    columns, new, score = products.shape[1], np.empty(BOTH), np.empty(4 * STRIP)
+    for s in range(slots.size):
+        slot, n, found, which, drop = slots[s], size[slots[s]], -1, 0, 0.0
+        rows, raw = q[slot, : len(factor) * 2 * n].reshape(len(factor), 2 * n), np.empty((columns, 2 * n))
+        for m in range(columns):
             for side in range(2):
                 for i in range(n):
-                    rows[m, side * n + i] = products[s, m - first, side, place[slot, i]]
-        absorb_rows(
-            rows, first, last, factor, projection, np.arange(n, 2 * n), norms[slot, : 2 * n], cross[slot, :n],
-            residual, base[slot, : 2 * n],
-        )  # fmt: skip
+                    raw[m, side * n + i] = products[s, m, side, place[slot, i]]
+        for start in range(0, 2 * n, STRIP):
+            orthogonalise(rows, raw, first, start, min(start + STRIP, 2 * n), factor, new)
+        for start in range(0, n, STRIP):
+            own, stop = known[slot, start // STRIP], min(start + STRIP, n)
+            for m in range(first, first + columns):
+                _take_out(rows[m, start:stop], rows[m, n + start : n + stop], projection[m], own)
+                if m == 0:
+                    for i in range(BOTH):
+                        own[BASE + i] += own[i]
+            _score(own, collinear, room, score)
+            for i in range(stop - start):
+                if score[3 * STRIP + i] > drop * BETTER:
+                    found, drop = start + i, score[3 * STRIP + i]
+                    which = 2 if score[2 * STRIP + i] > 0.0 else 1 if score[STRIP + i] > score[i] * BETTER else 0
+        best[slot, 0], best[slot, 1], drops[slot] = found, which, drop
+
+
+@compiled_reduction
+def _take_out(above, below, projection, known):  # type: ignore[no-untyped-def]
+    """Take the parts along a new column out of what is known of a strip, given its products with the children."""
+    for i in range(above.size):
+        known[i] -= above[i] * above[i]
+        known[STRIP + i] -= below[i] * below[i]
+        known[CROSS + i] -= above[i] * below[i]
+    for k in range(projection.size):
+        dots, part = known[DOTS + k * BOTH : DOTS + (k + 1) * BOTH], projection[k]
+        for i in range(above.size):
+            dots[i] -= above[i] * part
+            dots[STRIP + i] -= below[i] * part
 
 
 @compiled
-def _best(slots, half, norms, cross, dots, p, base, collinear, room, drops):  # type: ignore[no-untyped-def]
-    """Return (slot, child, which) of the best step; which is 0 or 1 for one child of a knot, 2 for both.
+def _score(known, collinear, room, score):  # type: ignore[no-untyped-def]
+    """Write the RSS drops at the knots of a strip: of one child, of the other, of both, and the one that counts.
 
-    drops : the RSS drop of each slot's best step, written
+    Both count where they are new beside each other, else the better one. No branches: the loops are vectorised.
     """
-    found, best, which, best_drop = -1, -1, 0, 0.0
-    for slot in slots:
-        i, take, drop = _best_of(
-            half[slot], norms[slot], cross[slot], dots[slot], p, base[slot], collinear, room
-        )  # fmt: skip
-        drops[slot] = drop
-        if i >= 0 and drop > best_drop * BETTER:
-            found, best, which, best_drop = slot, i, take, drop
-    return found, best, which
-
-
-@compiled
-def _best_of(half, norms, cross, dots, p, base, collinear, room):  # type: ignore[no-untyped-def]
-    best, which, best_drop = -1, 0, 0.0
-    for i in range(half):
-        j = i + half
-        above, below = 0.0, 0.0
-        if norms[i] >= collinear * base[i] and norms[i] > 0.0:
-            for k in range(p):
-                above += dots[2 * half * k + i] ** 2 / norms[i]
-        if norms[j] >= collinear * base[j] and norms[j] > 0.0:
-            for k in range(p):
-                below += dots[2 * half * k + j] ** 2 / norms[j]
-        drop, take = above, 0
-        if below > above:
-            drop, take = below, 1
-        if room >= 2 and above > 0.0 and below > 0.0:
-            slope = cross[i] / norms[i]
-            norm = norms[j] - slope * cross[i]
-            if norm >= collinear * base[j] and norm > 0.0:
-                drop, take = above, 2
-                for k in range(p):
-                    drop += (dots[2 * half * k + j] - slope * dots[2 * half * k + i]) ** 2 / norm
-        if drop > best_drop * BETTER:
-            best, which, best_drop = i, take, drop
-    return best, which, best_drop
+    score[:] = 0.0
+    for at in range(DOTS, known.size, BOTH):
+        dots = known[at : at + BOTH]
+        for i in range(STRIP):
+            a, b = dots[i], dots[STRIP + i]
+            rest = b - known[CROSS + i] / known[i] * a
+            score[i] += a * a
+            score[STRIP + i] += b * b
+            score[2 * STRIP + i] += rest * rest
+    for i in range(STRIP):
+        first, second, cross = known[i], known[STRIP + i], known[CROSS + i]
+        beside = second - cross / first * cross
+        least, other_least = collinear * known[BASE + i], collinear * known[BASE + STRIP + i]
+        above = score[i] / first if (first >= least) & (first > 0.0) else 0.0
+        below = score[STRIP + i] / second if (second >= other_least) & (second > 0.0) else 0.0
+        are_new = (above > 0.0) & (below > 0.0) & (beside >= other_least) & (beside > 0.0) & (room >= 2)
+        both = above + score[2 * STRIP + i] / beside if are_new else 0.0
+        score[i], score[STRIP + i], score[2 * STRIP + i] = above, below, both
+        score[3 * STRIP + i] = both if both > 0.0 else max(above, below)
 
 
 class FamilyTables:
-    """Slots for families of children outside the span of a model; a slot's arrays are those of ``Candidates``.
+    """Slots for families of children outside the span of a model.
 
-    place : (slots, C) where a family's knots are in the grid, as many as ``_half`` says
-    q, dots : (slots, ·) products with the columns of the span and with the residual, row after row without gaps
-    drops : (slots,) RSS drop of the best step at the last look
+    place : (slots, C) where a family's knots are in the grid, as many as ``_size`` says
+    best : (slots, 2) the best step, as the number of a knot (-1 for none) and which of its children, 2 for both
+    drops : (slots,) the RSS drop of that step
     """
 
-    def __init__(self, slots: int, candidates: int, responses: int, most: int) -> None:
-        self._half = np.zeros(slots, np.int64)
-        self.place = np.empty((slots, candidates), np.int64)
+    def __init__(self, slots: int, candidates: int, responses: int, most: int, collinear: float) -> None:
+        strips = -(-candidates // STRIP)
+        self._collinear = collinear
+        self.best = np.empty((slots, 2), np.int64)
         self.drops = np.empty(slots)
+        self._size, self.place = np.zeros(slots, np.int64), np.empty((slots, candidates), np.int64)
+        self._known = np.empty((slots, strips, DOTS + responses * BOTH))
+        # As in ``Candidates``, without gaps: the children above their knots, then those below.
         self._q = np.empty((slots, most * 2 * candidates))
-        self._norms, self._base = np.empty((2, slots, 2 * candidates))
-        self._cross = np.empty((slots, candidates))
-        self._responses = responses
-        self._dots = np.empty((slots, responses * 2 * candidates))
 
-    def open(
+    def open(self, slots: NDArray[np.int64], opening: ChildOpening, least_mass: float) -> None:
+        """Fill slots with new families; ``least_mass`` observations make a child."""
+        _open(
+            slots, opening.mass, opening.norms, opening.responses, least_mass, self._size, self.place, self._known
+        )  # fmt: skip
+
+    def absorb(
         self,
-        slot: int,
-        opening: ChildOpening,
-        least_mass: float,
+        slots: NDArray[np.int64],
         products: Floats,
+        first: int,
         factor: Floats,
         projection: Floats,
+        room: int,
     ) -> None:
-        """Fill a slot with a new family, given the raw products of all columns of the span with it: (columns, 2, C)."""
-        place = np.flatnonzero(opening.mass.min(axis=0) >= least_mass)
-        n = self._half[slot] = place.size
-        self.place[slot, :n] = place
-        norms, responses = opening.norms[:, place].ravel(), opening.responses[:, :, place].ravel()
-        self._norms[slot, : 2 * n] = norms
-        self._cross[slot, :n] = 0.0
-        self._dots[slot, : responses.size] = responses
-        self.drops[slot] = np.inf
-        self.absorb([slot], products[None], 0, factor, projection)
-        # A child that is zero on the rows has a norm of rounding errors; nothing is left of it outside any span.
-        self._base[slot, : 2 * n][norms <= NOTHING * opening.norms.max()] = np.inf
+        """Take columns of the span from number ``first`` on into account: raw products (slots, columns, 2, C).
 
-    def absorb(self, slots: Sequence[int], products: Floats, first: int, factor: Floats, projection: Floats) -> None:
-        """Take columns of the span from number ``first`` on into account: raw products (slots, columns, 2, C)."""
+        room : how many terms the next step may add
+        """
         _absorb(
-            np.array(slots, np.int64), products, first, factor, projection, self._half, self.place, self._q,
-            self._norms, self._cross, self._dots, self._base,
+            slots, products, first, factor, projection, self._size, self.place, self._q, self._known, self._collinear,
+            room, self.best, self.drops,
         )  # fmt: skip
-
-    def best(self, slots: Sequence[int], collinear: float, room: int) -> tuple[int, int, int]:
-        """Return (slot, child, which) of the best step; slot -1 if there is none."""
-        found: tuple[int, int, int] = _best(
-            np.array(slots, np.int64), self._half, self._norms, self._cross, self._dots, self._responses,
-            self._base, collinear, room,
-            self.drops,
-        )  # fmt: skip
-        return found
 
     def known(self, slot: int, side: int, child: int, columns: int) -> Known:
         """Return what is known of a child beside a span of so many columns."""
-        width, at = 2 * self._half[slot], side * self._half[slot] + child
-        q, dots = self._q[slot, at : columns * width : width], self._dots[slot, at : self._responses * width : width]
-        return q.copy(), float(self._norms[slot, at]), dots.copy()
+        known, at = self._known[slot, child // STRIP], side * STRIP + child % STRIP
+        width = 2 * int(self._size[slot])
+        q = self._q[slot, side * (width // 2) + child : columns * width : width]
+        return q.copy(), float(known[at]), known[DOTS + at :: BOTH].copy()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -303,7 +304,7 @@ def _spline(
             case Min():
                 factor[m] = slopes[term.hinges[0].feature]
             case _:
-                factor[m] = np.prod(x_scaling.scale[list(term.features)])
+                factor[m] = prod(x_scaling.scale[f] for f in term.features)
     return Spline(
         terms=tuple(terms),
         intercept=intercept / y_scaling.scale[0],

@@ -91,20 +91,19 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
 
 
 @compiled
-def _add_column(q, norm, dots, between, k, factor, projection):  # type: ignore[no-untyped-def]
+def _add_column(q, norm, dots, between, m, factor, projection):  # type: ignore[no-untyped-def]
     """Write the next column of the triangular factor, and its part of the responses.
 
-    q, norm, dots : what is known of the column beside the span, before k other columns were added to it
-    between : products of the new columns with each other
+    q, norm, dots : what is known of the column beside the span, maybe before another column was added to it
+    between : the product of the two
     """
     first, p = q.size, dots.size
-    m = first + k
     for i in range(first):
         factor[i, m] = q[i]
     for j in range(p):
         projection[m, j] = dots[j]
     for e in range(first, m):
-        along = between[e - first, k]
+        along = between
         for i in range(e):
             along -= factor[i, e] * factor[i, m]
         along /= factor[e, e]
@@ -136,19 +135,19 @@ class _Search:
         self._linear_products: dict[int, Floats] = {}
         responses = self.opening.responses.shape[1]
         most = max_terms + 1
-        self._raw: list[Hinges] = []  # the columns of the span
+        self._columns = 0  # of the span
         self._factor = np.zeros((most, most))
         self._projection = np.zeros((most, responses))
         self._mix = np.eye(most)  # the terms, as columns, in the raw columns of the span
         self._table = Candidates(self._own, self.opening.norms, self.opening.cross, self.opening.responses.T, most)
         self._families = None
         if interactions is not None:
-            self._families = Families(rows, self.opening, interactions, most)
+            self._families = Families(rows, self.opening, interactions, most, rules.collinear)
         self.slopes = np.ones(len(scale)) if self._families is None else self._families.slopes
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
-        known = [(np.empty(0), self.opening.total, np.zeros(responses))]
-        self._extend([()], known, np.empty((0, 0)), self.opening.sums[None], None)
+        self._extend([(np.empty(0), self.opening.total, np.zeros(responses))], 0.0)
+        self._absorb(self._as_table([()]), (), self.opening.sums[None])
         self._least = rules.in_span * self._table.base[self.grid.linear]
         if rules.in_span_raw > 0:
             with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
@@ -170,22 +169,30 @@ class _Search:
         )  # fmt: skip
         best = Move(drop, self._terms_of(position), position) if position >= 0 else None
         if self._families is not None:
-            child = self._families.best(self.rules.collinear, room)
+            child = self._families.best()
             if child is not None and (best is None or child.drop > best.drop * BETTER):
                 return child
         return best
 
     def take(self, move: Move) -> None:
-        """Add the terms of a step: one pass over the rows, and one over those of each parent."""
-        if move.parent is None:
-            self._take_hinges(move)
-        else:
-            self._take_children(move)
-        self.terms += move.terms
+        """Add the terms of a step: one pass over the rows, and one over those of each parent, if a step may follow."""
         self.counter += 2 if self.rules.count_pairs else len(move.terms)
+        if move.parent is None:
+            columns, known, between = self._hinge_columns(move.position)
+        else:
+            assert self._families is not None
+            # The two children of a knot have nothing in common.
+            columns, known, between = list(move.terms), self._families.known(move, self._columns), 0.0
+        if not self.is_full:
+            table = self._as_table(columns)
+            products = self._hinge_products(move.position, table) if move.parent is None else self.rows.products(table)
+        self._extend(known, between)
+        if move.parent is None and len(move.terms) == 2:
+            self._mix_pair(float(self.grid.knots[move.position]))
+        self.terms += move.terms
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
-        if self._families is not None and not self.is_full:
-            self._families.adopt(move.terms, self._raw, self._factor, self._projection)
+        if not self.is_full:
+            self._absorb(table, move.terms, products)
 
     def _is_free(self, position: int) -> bool:
         """Whether the feature of a candidate is not in the span yet."""
@@ -199,46 +206,40 @@ class _Search:
         pair = ((f, knot, 1),), ((f, knot, -1),)
         return pair if self._is_free(position) else pair[:1]
 
-    def _take_hinges(self, move: Move) -> None:
-        position = move.position
+    def _hinge_columns(self, position: int) -> tuple[list[Hinges], list[Known], float]:
+        """Return what a candidate adds to the span, its feature if that is free and (x − t)₊.
+
+        With it what is known of these columns, and their product with each other.
+        """
         f, knot, x = int(self.grid.feature[position]), float(self.grid.knots[position]), int(self._own[position])
-        line, hinge = ((f, 0.0, 0),), ((f, knot, 1),)
-        is_free, is_linear = self._is_free(position), position == x
-        new: list[Hinges] = []
-        places: list[int] = []
-        products: list[Floats] = []
-        if is_free:
+        columns: dict[int, Hinges] = {x: ((f, 0.0, 0),)} if self._is_free(position) else {}
+        if position != x:
+            columns[position] = ((f, knot, 1),)
+        return list(columns.values()), [self._table.known(at) for at in columns], float(self.opening.cross[position])
+
+    def _hinge_products(self, position: int, columns: TermTable) -> Floats:
+        """Products of those columns with all hinges: (k, C)."""
+        f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
+        if self._is_free(position):
             # Both hinges in one pass; x − t is their difference.
             above, below = self.rows.pair_products(f, knot)
-            self._linear_products[f] = above - below + knot * self.opening.sums
-            new, places, products = [line], [x], [self._linear_products[f]]
-        elif f in self._linear_products and 2 * self.opening.mass[position] > self.opening.total:
+            line = self._linear_products[f] = above - below + knot * self.opening.sums
+            return line[None] if position == self._own[position] else np.stack([line, above])
+        if f in self._linear_products and 2 * self.opening.mass[position] > self.opening.total:
             # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
             below = self.rows.products(self._as_table([((f, knot, -1),)]))
-            above = below + self._linear_products[f] - knot * self.opening.sums
-        else:
-            above = self.rows.products(self._as_table([hinge]))
-        if not is_linear:
-            new, places, products = [*new, hinge], [*places, position], [*products, above]
-        raw, known = np.stack(products), [self._table.known(at) for at in places]
-        others = self._families.products(new) if self._families is not None else None
-        self._extend(new, known, raw[:, places], raw, others)
-        if len(move.terms) == 2:
-            # (x − t)₊ is the last column of the span, and (t − x)₊ is that less x plus t.
-            first, second = len(self._raw) - 2, len(self._raw) - 1
-            self._mix[first, first], self._mix[second, first] = 0.0, 1.0
-            self._mix[0, second], self._mix[first, second] = knot, -1.0
+            return below + (self._linear_products[f] - knot * self.opening.sums)
+        return self.rows.products(columns)
 
-    def _take_children(self, move: Move) -> None:
-        assert self._families is not None
-        products = np.stack([self.rows.products(self._as_table([term])) for term in move.terms])
-        others = self._families.products(move.terms)
-        known, between = self._families.chosen(move, len(self._raw), others)
-        self._extend(move.terms, known, between, products, others)
+    def _mix_pair(self, knot: float) -> None:
+        """Write the terms (x − t)₊ and (t − x)₊ in the last two columns of the span, x and (x − t)₊."""
+        x, above = self._columns - 2, self._columns - 1
+        self._mix[x, x], self._mix[above, x] = 0.0, 1.0
+        self._mix[0, above], self._mix[x, above] = knot, -1.0
 
     def result(self, steps: list[Step], stopped: str) -> ForwardPass:
         """Return the terms as they are written, with a triangular factor of their own."""
-        m = len(self._raw)
+        m = self._columns
         rotation, factor = np.linalg.qr(self._factor[:m, :m] @ self._mix[:m, :m])
         return ForwardPass(
             terms=self._as_table(self.terms),
@@ -252,30 +253,24 @@ class _Search:
             stopped=stopped,
         )
 
-    def _as_table(self, terms: list[Hinges]) -> TermTable:
+    def _as_table(self, terms: Sequence[Hinges]) -> TermTable:
         return TermTable.of(terms, self.slopes, self.product)
 
-    def _extend(
-        self,
-        terms: Sequence[Hinges],
-        known: Sequence[Known],
-        between: Floats,
-        products: Floats,
-        others: Floats | None,
-    ) -> None:
-        """Add columns to the span, given what is known of them beside the span so far.
+    def _extend(self, known: Sequence[Known], between: float) -> None:
+        """Add one or two columns to the span, given what is known of them beside it and their product."""
+        for q, norm, dots in known:
+            _add_column(q, norm, dots, between, self._columns, self._factor, self._projection)
+            self._columns += 1
 
-        between : (k, k) their products with each other
-        products, others : with all hinges (k, C), and with the children of all families
+    def _absorb(self, columns: TermTable, terms: Sequence[Hinges], products: Floats) -> None:
+        """Take the last columns of the span into account, and the terms they are for.
+
+        products : (k, C) of the columns with all hinges
         """
-        first, factor, projection = len(self._raw), self._factor, self._projection
-        between = np.ascontiguousarray(between)
-        for k, (q, norm, dots) in enumerate(known):
-            _add_column(q, norm, dots, between, k, factor, projection)
-        self._table.absorb(products, factor, projection)
-        if self._families is not None and others is not None:
-            self._families.absorb(others, first, factor, projection)
-        self._raw += terms
+        self._table.absorb(products, self._factor, self._projection)
+        if self._families is not None:
+            first, room = self._columns - len(columns), self.max_terms - self.counter
+            self._families.extend(columns, terms, first, self._factor, self._projection, room)
 
 
 def forward(

@@ -13,16 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.spline.candidates import Known
+from knotwork.spline.candidates import BETTER, Known
 from knotwork.spline.family_tables import FamilyTables
 from knotwork.spline.knots import child_candidates
 from knotwork.spline.model import Floats
-from knotwork.spline.moments.moments import Hinges, Opening, RowSums
+from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 
 # Knots per feature that children may have; more of them cost time and gain nothing that can be measured.
 CHILD_KNOTS = 63
-# Terms that a step adds at most.
-MOST_NEW = 2
 
 
 @dataclass(frozen=True)
@@ -61,9 +59,9 @@ class Move:
 
 
 class Families:
-    """All parents that may have children now."""
+    """All parents that may have children now, each in a slot."""
 
-    def __init__(self, rows: RowSums, opening: Opening, options: Interactions, most: int) -> None:
+    def __init__(self, rows: RowSums, opening: Opening, options: Interactions, most: int, collinear: float) -> None:
         self._options = options
         linear = rows.grid.linear
         variance = opening.norms[linear] / opening.total - (opening.sums[linear] / opening.total) ** 2
@@ -71,58 +69,67 @@ class Families:
         self._bends = np.diff(rows.grid.offsets) > 1
         # In deviations, features of any units are comparable under the minimum.
         self.slopes: Floats = 1 / np.sqrt(np.where(variance > 0, variance, 1.0))
-        self._sums = rows.children(self._grid, self.slopes, options.product)
-        slots = min(options.max_parents, most) + MOST_NEW
-        self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], most)
+        slots = min(options.max_parents, most)
+        self._sums = rows.children(self._grid, self.slopes, options.product, slots, options.least_mass)
+        self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], most, collinear)
         self._slots: dict[Hinges, int] = {}
         self._free = list(range(slots))
 
-    def best(self, collinear: float, room: int) -> Move | None:
+    def best(self) -> Move | None:
         """Return the best step that adds children, None if there is none."""
-        slots = list(self._slots.values())
-        slot, child, which = self._tables.best(slots, collinear, room)
-        if slot < 0:
+        tables, best, drop = self._tables, None, 0.0
+        drops = tables.drops.tolist()
+        for parent, slot in self._slots.items():
+            if drops[slot] > drop * BETTER:
+                best, drop = parent, drops[slot]
+        if best is None:
             return None
-        parent, place = list(self._slots)[slots.index(slot)], self._tables.place[slot, child]
+        slot = self._slots[best]
+        child, which = tables.best[slot].tolist()
+        place = tables.place[slot, child]
         f, knot = int(self._grid.feature[place]), float(self._grid.knots[place])
         sides = (0, 1) if which == 2 else (which,)
         # In the order of the features: the same hinges are the same term, whichever came first.
-        terms = tuple(tuple(sorted((*parent, (f, knot, 1 - 2 * side)))) for side in sides)
-        return Move(float(self._tables.drops[slot]), terms, child, parent, sides)
+        terms = tuple(tuple(sorted((*best, (f, knot, 1 - 2 * side)))) for side in sides)
+        return Move(drop, terms, child, best, sides)
 
-    def products(self, terms: Sequence[Hinges]) -> Floats:
-        """Products of terms with the children of all families: (families, terms, 2, C)."""
-        return self._sums.products(list(self._slots), terms)
-
-    def chosen(self, move: Move, columns: int, products: Floats) -> tuple[list[Known], Floats]:
-        """Return what is known of the children of a step beside a span, and their products with each other (k, k).
-
-        products : those of the step's terms with the children of all families
-        """
+    def known(self, move: Move, columns: int) -> list[Known]:
+        """Return what is known of the children of a step beside a span of so many columns."""
         assert move.parent is not None
-        slot, family = self._slots[move.parent], list(self._slots).index(move.parent)
-        place = self._tables.place[slot, move.position]
-        known = [self._tables.known(slot, side, move.position, columns) for side in move.sides]
-        return known, products[family][:, list(move.sides), place]
+        slot = self._slots[move.parent]
+        return [self._tables.known(slot, side, move.position, columns) for side in move.sides]
 
-    def absorb(self, products: Floats, first: int, factor: Floats, projection: Floats) -> None:
-        """Take the columns of the span from number ``first`` on into account: their raw products, see ``products``."""
-        self._tables.absorb(list(self._slots.values()), products, first, factor, projection)
+    def extend(
+        self, columns: TermTable, terms: Sequence[Hinges], first: int, factor: Floats, projection: Floats, room: int
+    ) -> None:
+        """Add columns to the span, from number ``first`` on, and make parents of the terms that they are for.
 
-    def adopt(self, terms: Sequence[Hinges], span: Sequence[Hinges], factor: Floats, projection: Floats) -> None:
-        """Make parents of new terms, given the raw columns of the span with their triangular factor."""
+        factor, projection : of the span with them; room : how many terms the next step may add
+        """
         found = dict.fromkeys(parent for term in terms if (parent := self._parent_of(term)) is not None)
         new = [parent for parent in found if parent not in self._slots]
-        if not new:
-            return
-        openings = [self._sums.open(parent, self._features_beside(parent)) for parent in new]
-        for parent, opening, products in zip(new, openings, self._sums.products(new, span), strict=True):
-            slot = self._slots[parent] = self._free.pop()
-            self._tables.open(slot, opening, self._options.least_mass, products, factor, projection)
-        while len(self._slots) > self._options.max_parents:
+        new = new[max(0, len(new) - self._options.max_parents) :]
+        self._make_room(len(new))
+        self._sums.extend(columns)
+
+        def absorb(slots: NDArray[np.int64], first: int) -> None:
+            self._tables.absorb(slots, self._sums.products(slots, first), first, factor, projection, room)
+
+        if self._slots:
+            absorb(np.array(list(self._slots.values()), np.int64), first)
+        if new:
+            slots = np.array([self._free.pop() for _ in new], np.int64)
+            opening = self._sums.open(slots, new, np.array([self._features_beside(parent) for parent in new]))
+            self._tables.open(slots, opening, self._options.least_mass)
+            absorb(slots, 0)
+            self._slots |= dict(zip(new, slots.tolist(), strict=True))
+
+    def _make_room(self, new: int) -> None:
+        """Close the families that would have helped least, so that there is room for new ones."""
+        while len(self._slots) + new > self._options.max_parents:
             weakest = min(self._slots, key=lambda parent: self._tables.drops[self._slots[parent]])
             self._free.append(self._slots.pop(weakest))
-            self._sums.close(weakest)
+            self._sums.close(self._free[-1])
 
     def _features_beside(self, parent: Hinges) -> NDArray[np.bool_]:
         features = self._options.features.copy()

@@ -255,24 +255,25 @@ class Spline:
         out = np.empty((X.shape[0], self.intercept.size))
         for start in range(0, X.shape[0], CHUNK):
             rows = slice(start, start + CHUNK)
-            np.matmul(self._basis(X[rows]), self.coef, out=out[rows])
+            np.matmul(self._basis(X[rows]).T, self.coef, out=out[rows])
         out += self.intercept
         return out[:, 0] if out.shape[1] == 1 else out
 
     def basis(self, X: ArrayLike) -> Floats:
         """Return the terms as columns: (N, d) → (N, terms), the intercept's column of ones left out."""
         X = self._rows(X)
-        out = np.empty((X.shape[0], len(self.terms)))
+        out = np.empty((len(self.terms), X.shape[0])).T  # column after column, as they are evaluated
         for start in range(0, X.shape[0], CHUNK):
             rows = slice(start, start + CHUNK)
-            out[rows] = self._basis(X[rows])
+            out[rows] = self._basis(X[rows]).T
         return out
 
     def _basis(self, X: Floats) -> Floats:
-        columns = np.empty((X.shape[0], len(self.terms)))
+        """Return the terms as rows: (N, d) → (terms, N)."""
+        values = np.empty((len(self.terms), X.shape[0]))
         for m, term in enumerate(self.terms):
-            columns[:, m] = term(X)
-        return columns
+            values[m] = term(X)
+        return values
 
     def _rows(self, X: ArrayLike) -> Floats:
         array = np.asarray(X, dtype=np.float64)

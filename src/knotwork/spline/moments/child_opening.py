@@ -12,17 +12,16 @@ from __future__ import annotations
 import numpy as np
 
 from knotwork.spline.compiled import compiled
-from knotwork.spline.moments.evaluate import bin_of, cells_per_unit
+from knotwork.spline.moments.evaluate import TILE, find_bins, padded
 from knotwork.spline.moments.pairs import add_pair
 
 
 @compiled
 def open_children(  # type: ignore[no-untyped-def]
-    columns, slopes, codes, cells, offsets, knots, w, rows, value, bins, used, part, product, mass, norms, ones
+    columns, slopes, codes, offsets, knots, w, rows, value, bins, used, part, product, mass, norms, ones
 ):
     """Fill in the bins (features, rows) of a parent, and mass, norms and products with 1 of its children, (2, C).
 
-    cells : the table of cells over each feature's knots
     part : from which feature to which
     """
     for f in range(part[0], part[1]):
@@ -35,19 +34,24 @@ def open_children(  # type: ignore[no-untyped-def]
             _product_table(columns[f], codes[f], w, rows, value, table)
             _product_squares(table, t, mass[:, at], norms[:, at], ones[:, at])
         else:
-            _shifted_bins(columns[f], slopes[f], t, cells[f], rows, value, bins[f])
+            _shifted_bins(columns[f], slopes[f], t, rows, value, bins[f])
             _min_table(columns[f], slopes[f], codes[f], w, rows, value, bins[f], table.reshape(-1))
             _min_squares(table, t, mass[:, at], norms[:, at], ones[:, at])
 
 
 @compiled
-def _shifted_bins(column, slope, knots, cells, rows, value, bins):  # type: ignore[no-untyped-def]
+def _shifted_bins(column, slope, knots, rows, value, bins):  # type: ignore[no-untyped-def]
     """Write the bin of x − b, and 256 times that of x + b."""
-    factor = cells_per_unit(knots)
-    for i in range(rows.size):
-        x = column[rows[i]] * slope
-        lower, upper = bin_of(x - value[i], knots, cells, factor), bin_of(x + value[i], knots, cells, factor)
-        bins[i] = lower | (upper << np.uint32(8))
+    knots, shifted, found = padded(knots), np.empty((2, TILE)), np.empty((2, TILE), np.uint32)
+    for start in range(0, rows.size, TILE):
+        n = min(TILE, rows.size - start)
+        for i in range(n):
+            x, b = column[rows[start + i]] * slope, value[start + i]
+            shifted[0, i], shifted[1, i] = x - b, x + b
+        for side in range(2):
+            find_bins(shifted[side, :n], knots, found[side])
+        for i in range(n):
+            bins[start + i] = found[0, i] | (found[1, i] << np.uint32(8))
 
 
 @compiled

@@ -24,11 +24,11 @@ from knotwork.spline.compiled import compiled
 from knotwork.spline.knots import CandidateGrid
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.child_opening import open_children
-from knotwork.spline.moments.evaluate import CELLS, encode, lay_cells
+from knotwork.spline.moments.evaluate import encode
 from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable
 from knotwork.spline.moments.pairs import add_pair
 from knotwork.spline.moments.parents import ParentRows
-from knotwork.spline.moments.values import TermValues
+from knotwork.spline.moments.values import SpanValues
 from knotwork.spline.workers import Workers
 
 # Rows and columns v that stay in the nearest caches while all features pass over them.
@@ -37,58 +37,64 @@ TILE, GROUP = 1024, 4
 
 @compiled
 def _sum_products(  # type: ignore[no-untyped-def]
-    columns, slopes, codes, offsets, knots, most, start, rows, value, bins, used, values, which, jobs, out
+    columns, slopes, codes, offsets, knots, most, begin, count, rows, value, bins, used, values, which, first, jobs, out
 ):
     """Products of columns v with the children of parents.
 
     most : bins of the feature with most knots
-    values : (·, N) columns, weighted; which : (V, 2) the place in out, the row of values
-    jobs : (J, 4) the place in out, the parent, features from – to
-    out : (parents, V, 2, C); without bins the children are products
+    values : (·, N) columns, weighted; which : (V,) rows of it, -1 for none; out has them from place ``first`` on
+    jobs : (J, 4) the place in out, the parent's slot, features from – to
+    out : (parents, ·, 2, C), zero before; without bins the children are products
     """
     d, product = len(columns), bins.size == 0
     tables = np.empty((GROUP, d + 1, 3 * most * 2))  # of x, x − b, x + b
     active, v = np.empty((GROUP, TILE, 2), np.uint32), np.empty((GROUP, TILE, 2))
-    count, own = np.empty(GROUP, np.int64), np.empty(d, np.int64)
+    found, own = np.empty(GROUP, np.int64), np.empty(d, np.int64)
+    touched = np.empty(GROUP, np.bool_)
     for job in range(len(jobs)):
-        place, parent, first, last = jobs[job]
-        a, n = start[parent], start[parent + 1] - start[parent]
+        place, slot, a, z = jobs[job]
+        features = 0
+        for f in range(a, z):
+            own[features] = f
+            features += used[slot, f]
+        a, n = begin[slot], count[slot]
         own_rows, b = rows[a : a + n], value[a : a + n]
         own_bins = bins[d * a : d * (a + n)]
-        features = 0
-        for f in range(first, last):
-            own[features] = f
-            features += used[parent, f]
         for group in range(0, len(which), GROUP):
             size = min(GROUP, len(which) - group)
-            for k in range(size):
-                for j in range(features):
-                    for i in range(tables.shape[2]):
-                        tables[k, j, i] = 0.0
+            touched[:] = False
             for tile in range(0, n, TILE):
                 stop = min(tile + TILE, n)
                 for k in range(size):
-                    count[k] = _find_active(
-                        values[which[group + k, 1]], own_rows, b, tile, stop, active[k], v[k]
-                    )  # fmt: skip
+                    row, found[k] = which[group + k], 0
+                    if row >= 0:
+                        found[k] = _find_active(values[row], own_rows, b, tile, stop, active[k], v[k])
+                    if found[k] > 0 and not touched[k]:
+                        for j in range(features):
+                            tables[k, j] = 0.0
+                        touched[k] = True
                 for k in range(size):
+                    if found[k] == 0:
+                        continue
                     for j in range(0, features, 2):
                         # The last of an odd number goes with itself, the second time into a spare table.
                         f, g = own[j], own[min(j + 1, features - 1)]
                         second = tables[k, j + 1]
                         if product:
-                            _sum_bins(columns[f], codes[f], active[k, : count[k]], v[k], tables[k, j])
-                            _sum_bins(columns[g], codes[g], active[k, : count[k]], v[k], second)
+                            _sum_bins(columns[f], codes[f], active[k, : found[k]], v[k], tables[k, j])
+                            _sum_bins(columns[g], codes[g], active[k, : found[k]], v[k], second)
                         else:
                             _sum_shifted_bins(
                                 columns[f], columns[g], slopes[f], slopes[g], codes[f], codes[g],
                                 own_bins[f * n : (f + 1) * n], own_bins[g * n : (g + 1) * n],
-                                active[k, : count[k]], v[k], most, tables[k, j], second,
+                                active[k, : found[k]], v[k], most, tables[k, j], second,
                             )  # fmt: skip
-            for j in range(features):
-                at = slice(offsets[own[j]], offsets[own[j] + 1])
-                for k in range(size):
-                    _add_up(tables[k, j].reshape(3, most, 2), knots[at], out[place, which[group + k, 0], :, at])
+            for k in range(size):
+                if not touched[k]:
+                    continue
+                for j in range(features):
+                    at, to = slice(offsets[own[j]], offsets[own[j] + 1]), out[place, first + group + k]
+                    _add_up(tables[k, j].reshape(3, most, 2), knots[at], to[0, at], to[1, at])
 
 
 @compiled
@@ -134,27 +140,27 @@ def _sum_shifted_bins(x, z, x_slope, z_slope, x_code, z_code, x_bins, z_bins, ac
 
 
 @compiled
-def _add_up(table, knots, out):  # type: ignore[no-untyped-def]
+def _add_up(table, knots, above, below):  # type: ignore[no-untyped-def]
     """Turn the bins of a feature into ⟨v, c⟩ of both children at every knot; the first of them is the feature itself.
 
     For products the bins of x − b and x + b are empty.
     """
-    last = knots.size - 1
+    x, lower, upper, last = table[0], table[1], table[2], knots.size - 1
     s, sx, r, rx = 0.0, 0.0, 0.0, 0.0
     for k in range(last):
         # From the last bin down for children above the knot, from the first bin up for those below.
-        i = last - k
-        s += table[0, i, 0] - table[1, i, 0]
-        sx += table[0, i, 1] - table[1, i, 1]
-        r += table[0, k, 0] - table[2, k, 0]
-        rx += table[0, k, 1] - table[2, k, 1]
-        out[0, i] = sx - knots[i] * s
-        out[1, k + 1] = knots[k + 1] * r - rx
+        i, j = np.uint32(last - k), np.uint32(k)
+        s += x[i, 0] - lower[i, 0]
+        sx += x[i, 1] - lower[i, 1]
+        r += x[j, 0] - upper[j, 0]
+        rx += x[j, 1] - upper[j, 1]
+        above[i] = sx - knots[i] * s
+        below[j + np.uint32(1)] = knots[j + np.uint32(1)] * r - rx
 
 
 @compiled
-def _join(out, parents, ones, columns, shift):  # type: ignore[no-untyped-def]
-    """Finish columns that are not summed as they are: factor · (what was summed) + a column summed beside + shift.
+def _join(out, slots, ones, columns, shift):  # type: ignore[no-untyped-def]
+    """Finish columns that are not summed as they are, see :class:`~knotwork.spline.moments.values.SpanValues`.
 
     columns : (V, 3) place in out, factor, place of the column beside or -1
     """
@@ -163,7 +169,7 @@ def _join(out, parents, ones, columns, shift):  # type: ignore[no-untyped-def]
             k, factor, beside = columns[j]
             for side in range(2):
                 for i in range(out.shape[3]):
-                    total = factor * out[p, k, side, i] + shift[j] * ones[parents[p], side, i]
+                    total = factor * out[p, k, side, i] + shift[j] * ones[slots[p], side, i]
                     out[p, k, side, i] = total + (out[p, beside, side, i] if beside >= 0 else 0.0)
 
 
@@ -178,107 +184,98 @@ class CpuChildren:
         grid: CandidateGrid,
         slopes: Floats,
         product: bool,
+        slots: int,
+        least_mass: float,
         workers: Workers,
     ) -> None:
-        self.grid, self._workers = grid, workers
+        self.grid, self._workers, self._least_mass = grid, workers, least_mass
         self._columns, self._weights = columns, weights
         self._y = y if weights.size == 0 else y * weights
-        self._least = columns.min(axis=1)
         self._slopes, self._product = np.ones(len(columns)) if product else slopes, product
         self._knots = grid.knots * self._slopes[grid.feature]
-        if grid.most_bins > 256:
-            raise ValueError(f"children have at most 255 knots a feature, got {grid.most_bins - 1}")
+        self._bends, self._most_bins = np.diff(grid.offsets) > 1, grid.most_bins
+        if self._most_bins > 256:
+            raise ValueError(f"children have at most 255 knots a feature, got {self._most_bins - 1}")
         d, n = columns.shape
         self._codes: NDArray[np.uint8] = np.empty((d, n), np.uint8)
-        self._cells = np.empty((d, CELLS * grid.most_bins), np.uint32)
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
             for f in range(*parts[k]):
                 knots = self._knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
-                encode(columns[f] * self._slopes[f], knots, self._codes[f])
-                if knots.size > 0:
-                    lay_cells(knots, self._cells[f])
+                encode(columns[f], knots, self._slopes[f], self._codes[f])
 
         workers.run(task, len(parts))
-        self._parents = ParentRows(d, grid.knots.size, has_bins=not product)
-        self._terms = TermValues(columns, weights, self._slopes, product)
+        self._parents = ParentRows(slots, d, grid.knots.size, has_bins=not product)
+        self._span = SpanValues(columns, weights)
 
-    def open(self, parent: Hinges, features: NDArray[np.bool_]) -> ChildOpening:
-        """Begin with a parent: its children with the given features (d,); one pass."""
+    def open(self, slots: NDArray[np.int64], parents: Sequence[Hinges], features: NDArray[np.bool_]) -> ChildOpening:
+        """Put parents (P) into free slots: their children with the given features (P, d); one pass."""
+        mass, norms = np.zeros((2, len(slots), 2, self.grid.knots.size))
+        for k, (slot, parent) in enumerate(zip(slots.tolist(), parents, strict=True)):
+            self._open(slot, parent, features[k] & self._bends, mass[k], norms[k])
+        responses = np.zeros((len(slots), len(self._y), 2, self.grid.knots.size))
+        self._add_products(slots, self._y, np.arange(len(self._y)), 0, responses)
+        return ChildOpening(mass=mass, norms=norms, responses=responses)
+
+    def _open(self, slot: int, parent: Hinges, used: NDArray[np.bool_], mass: Floats, norms: Floats) -> None:
         table = TermTable.of([parent], self._slopes, self._product)
         if not self._product:
             # Beside another hinge a lone hinge has its slope too.
             table = replace(table, slope=self._slopes[table.feature])
-        parents, used = self._parents, features & (np.diff(self.grid.offsets) > 1)
-        k = parents.add(parent, self._columns, table, used)
-        rows, value = (a[parents.start[k] : parents.start[k + 1]] for a in (parents.rows, parents.value))
-        mass, norms = np.zeros((2, 2, self.grid.knots.size))
+        self._parents.add(slot, self._columns, table, used)
+        rows, value, bins = self._parents.rows_of(slot)
         parts = self._workers.split(len(used), work=16 * rows.size * len(used))
 
         def task(part: int) -> None:
             open_children(
-                self._columns, self._slopes, self._codes, self._cells, self.grid.offsets, self._knots, self._weights,
-                rows, value, parents.bins_of(k), used, parts[part], self._product, mass, norms, parents.ones[k],
+                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._weights,
+                rows, value, bins, used, parts[part], self._product, mass, norms, self._parents.ones[slot],
             )  # fmt: skip
 
         self._workers.run(task, len(parts))
-        responses = np.zeros((1, len(self._y), 2, self.grid.knots.size))
-        self._add_products([k], self._y, np.repeat(np.arange(len(self._y)), 2).reshape(-1, 2), responses)
-        return ChildOpening(mass=mass, norms=norms, responses=responses[0])
+        enough = np.logical_or.reduceat(mass.min(axis=0) >= self._least_mass, self.grid.linear)
+        self._parents.used[slot] &= enough
 
-    def close(self, parent: Hinges) -> None:
+    def close(self, slot: int) -> None:
         """Forget a parent."""
-        self._parents.remove(parent)
+        self._parents.remove(slot)
 
-    def products(self, parents: Sequence[Hinges], terms: Sequence[Hinges]) -> Floats:
-        """Products of terms with the children of parents, (parents, terms, 2, C); one pass.
+    def extend(self, terms: TermTable) -> None:
+        """Add columns to the span."""
+        self._span.add(terms)
 
-        A feature itself is nowhere zero, so it is summed as the hinges that make it: x = (x − t)₊ − (t − x)₊ + t, with
-        t the knot of a hinge among the terms; without one, t is the feature's least value. 1 was summed at the opening.
+    def products(self, slots: NDArray[np.int64], first: int) -> Floats:
+        """Products of the span's columns from number ``first`` on with the children in slots.
+
+        (slots, columns, 2, C); one pass.
         """
-        out = np.zeros((len(parents), len(terms), 2, self.grid.knots.size))
-        hinge = {term[0][0]: k for k, term in reversed(list(enumerate(terms))) if len(term) == 1 and term[0][2] == 1}
-        places, summed = [], []
-        joined: list[tuple[int, int, int]] = []
-        shift: list[float] = []
-        for k, term in enumerate(terms):
-            if term == ():
-                joined.append((k, 0, -1))
-                shift.append(1.0)
-                continue
-            f, _, sign = term[0]
-            if sign == 0:
-                beside = hinge.get(f, -1)
-                t, side = (terms[beside][0][1], -1) if beside >= 0 else (float(self._least[f]), 1)
-                term = ((f, t, side),)
-                joined.append((k, side, beside))
-                shift.append(t)
-            places.append(k)
-            summed.append(term)
-        index = [self._parents.index(parent) for parent in parents]
-        for part, rows in self._terms.batches(summed):
-            self._add_products(index, self._terms.values, np.column_stack([places[part], rows]), out)
+        span = self._span
+        out = np.zeros((len(slots), len(span) - first, 2, self.grid.knots.size))
+        for start, rows in span.batches(first):
+            self._add_products(slots, span.values, rows, start - first, out)
+        joined = [(m - first, factor, max(-1, beside - first)) for m, factor, beside in span.joined if m >= first]
         if joined:
-            _join(out, np.array(index, np.int64), self._parents.ones, np.array(joined), np.array(shift))
+            _join(out, slots, self._parents.ones, np.array(joined), np.array(span.shift[-len(joined) :]))
         return out
 
-    def _add_products(self, parents: list[int], values: Floats, which: NDArray[np.int64], out: Floats) -> None:
+    def _add_products(
+        self, slots: NDArray[np.int64], values: Floats, which: NDArray[np.int64], first: int, out: Floats
+    ) -> None:
         """Write products of weighted columns with the children of parents; see ``_sum_products``."""
         kept, d = self._parents, len(self._columns)
         # (parent, features) in parts of about equal work.
-        total = sum(int(kept.start[k + 1] - kept.start[k]) for k in parents) * d
-        threads = len(self._workers.split(self._workers.threads, work=total * len(which)))
-        pieces = 1 if len(parents) >= 2 * threads else threads
+        work = sum(kept.count[slots].tolist()) * d * len(which)
+        threads = len(self._workers.split(self._workers.threads, work))
+        pieces = 1 if len(slots) >= 2 * threads else threads
         edges = [d * piece // pieces for piece in range(pieces + 1)]
-        jobs = [(place, k, a, b) for place, k in enumerate(parents) for a, b in pairwise(edges) if a < b]
+        jobs = [(place, k, a, b) for place, k in enumerate(slots.tolist()) for a, b in pairwise(edges) if a < b]
 
         def task(thread: int) -> None:
             own = np.array(jobs[thread::threads], np.int64).reshape(-1, 4)
             _sum_products(
-                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self.grid.most_bins,
-                kept.start, kept.rows,
-                kept.value, kept.bins, kept.used, values, which, own, out,
+                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._most_bins,
+                kept.begin, kept.count, kept.rows, kept.value, kept.bins, kept.used, values, which, first, own, out,
             )  # fmt: skip
 
         self._workers.run(task, threads)

@@ -136,32 +136,31 @@ def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, table): 
 
 
 @compiled
-def _term_sums(columns, codes, offsets, w, rows, features, term, product, table):  # type: ignore[no-untyped-def]
-    """Per bin: Σ w·b and Σ w·b·x for one term b; rows where it is zero are never looked at.
-
-    term : its hinges, as feature, knot, sign and slope
-    """
+def _term_sums(columns, codes, offsets, w, rows, features, begin, feature, knot, sign, slope, product, table):  # type: ignore[no-untyped-def]
+    """Per bin: Σ w·b and Σ w·b·x for each term b, one after the other; rows where it is zero are never looked at."""
     active = np.empty(TILE, np.uint32)
     value = np.empty(TILE)
     unit = w.size == 0
     for start in range(rows[0], rows[1], TILE):
         n = min(TILE, rows[1] - start)
-        evaluate_term(columns, start, n, term[0], term[1], term[2], term[3], product, value)
-        count = 0
-        for i in range(n):
-            b = value[i]
-            active[count] = start + i
-            value[count] = b if unit else b * w[start + i]
-            count += b > 0.0
-        for f in range(features[0], features[1]):
-            x = columns[f]
-            code = codes[f]
-            base = np.uint32(offsets[f])
-            for a in range(count):
-                i = active[a]
-                bin_ = base + np.uint32(code[i])
-                table[bin_, 0] += value[a]
-                table[bin_, 1] += value[a] * x[i]
+        for m in range(begin.size - 1):
+            h = slice(begin[m], begin[m + 1])
+            evaluate_term(columns, start, n, feature[h], knot[h], sign[h], slope[h], product, value)
+            count = 0
+            for i in range(n):
+                b = value[i]
+                active[count] = start + i
+                value[count] = b if unit else b * w[start + i]
+                count += b > 0.0
+            for f in range(features[0], features[1]):
+                x = columns[f]
+                code = codes[f]
+                base = np.uint32(m * offsets[-1] + offsets[f])
+                for a in range(count):
+                    i = active[a]
+                    bin_ = base + np.uint32(code[i])
+                    table[bin_, 0] += value[a]
+                    table[bin_, 1] += value[a] * x[i]
 
 
 @compiled
@@ -238,7 +237,7 @@ class CpuRows:
 
         def task(k: int) -> None:
             for f in range(*parts[k]):
-                encode(columns[f], grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]], self._codes[f])
+                encode(columns[f], grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]], 1.0, self._codes[f])
 
         workers.run(task, len(parts))
         self._blocks = row_blocks(n)
@@ -284,11 +283,10 @@ class CpuRows:
         """Products of (x − t)₊ and of (t − x)₊ with every candidate: (2, C), one pass."""
         return self._histogram(2, _pair_sums, feature, knot)
 
-    def products(self, term: TermTable) -> Floats:
-        """Products of a single term, not a linear one, with every candidate: (C,), one pass."""
-        hinges = (term.feature, term.knot, term.sign, term.slope)
-        products: Floats = self._histogram(1, _term_sums, hinges, term.product)[0]
-        return products
+    def products(self, terms: TermTable) -> Floats:
+        """Products of terms, none of them linear, with every candidate: (M, C), one pass."""
+        hinges = (terms.start, terms.feature, terms.knot, terms.sign, terms.slope)
+        return self._histogram(len(terms), _term_sums, *hinges, terms.product)
 
     def _histogram(self, count: int, kernel: Callable[..., None], *which: Any) -> Floats:
         """Run a kernel over all blocks and turn its bins into products with every candidate: (count, C)."""
@@ -309,9 +307,17 @@ class CpuRows:
         _suffix_products(tables, grid.offsets, grid.knots, products)
         return products
 
-    def children(self, grid: CandidateGrid, slopes: Floats, product: bool) -> CpuChildren:
-        """Return the sums behind interactions: knots of ``grid``, hinges times ``slopes`` (d,) under the minimum."""
-        return CpuChildren(self._columns, self._y, self._weights, grid, slopes, product, self._workers)
+    def children(
+        self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, least_mass: float
+    ) -> CpuChildren:
+        """Return the sums behind interactions, for so many parents at a time.
+
+        grid : their knots; slopes : (d,) of the hinges under the minimum
+        least_mass : observations on either side of its knot below which a child need not be summed
+        """
+        return CpuChildren(
+            self._columns, self._y, self._weights, grid, slopes, product, slots, least_mass, self._workers
+        )  # fmt: skip
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""

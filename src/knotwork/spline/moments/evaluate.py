@@ -6,8 +6,8 @@ import numpy as np
 
 from knotwork.spline.compiled import compiled, compiled_reduction
 
-# Cells per knot in the table that finds the bin of a value.
-CELLS = 16
+# Rows that go through a binary search at a time.
+TILE = 256
 
 
 @compiled_reduction
@@ -41,46 +41,42 @@ def _evaluate_hinge(x, start, n, knot, sign, slope, out):  # type: ignore[no-unt
 
 
 @compiled
-def cells_per_unit(knots):  # type: ignore[no-untyped-def]
-    """Return how many of the equal cells over the knots' range there are to a unit."""
-    width = knots[-1] - knots[0]
-    return (CELLS * knots.size - 1) / width if width > 0.0 else 0.0
+def padded(knots):  # type: ignore[no-untyped-def]
+    """Return knots with infinity behind them, one less than a power of two in all, as ``find_bins`` takes them."""
+    size = 1
+    while size <= knots.size:
+        size *= 2
+    out = np.empty(size - 1)
+    for k in range(size - 1):
+        out[k] = knots[k] if k < knots.size else np.inf
+    return out
 
 
 @compiled
-def lay_cells(knots, below):  # type: ignore[no-untyped-def]
-    """Lay equal cells over the knots' range and write the number of knots below each; most cells hold none."""
-    factor, cells = cells_per_unit(knots), CELLS * knots.size
-    below[: cells + 1] = 0
-    for t in knots:
-        below[int((t - knots[0]) * factor) + 1] += 1
-    for cell in range(cells):
-        below[cell + 1] += below[cell]
+def find_bins(x, knots, bins):  # type: ignore[no-untyped-def]
+    """Write the number of knots below each value, given ``padded`` knots.
 
-
-@compiled
-def bin_of(x, knots, below, factor):  # type: ignore[no-untyped-def]
-    """Return the number of knots below a value: those below its cell, and those found by search inside of it."""
-    # Values beyond the knots belong to the outermost cells; no branch, as it could not be foreseen.
-    cell = np.uint32(min(max((x - knots[0]) * factor, 0.0), CELLS * knots.size - 1.0))
-    a, b = below[cell], below[cell + np.uint32(1)]
-    while a < b:
-        middle = (a + b) >> np.uint32(1)
-        if knots[middle] < x:
-            a = middle + np.uint32(1)
-        else:
-            b = middle
-    return a
-
-
-@compiled
-def encode(x, knots, code):  # type: ignore[no-untyped-def]
-    """Write the bin of every value: the number of knots below it."""
-    if knots.size == 0:
-        code[:] = 0
-        return
-    below = np.empty(CELLS * knots.size + 1, np.uint32)
-    lay_cells(knots, below)
-    factor = cells_per_unit(knots)
+    All values take a step of the binary search before any takes the next: there is nothing to foresee, and several
+    go at once.
+    """
     for i in range(x.size):
-        code[i] = bin_of(x[i], knots, below, factor)
+        bins[i] = 0
+    step = np.uint32((knots.size + 1) // 2)
+    while step > 0:
+        for i in range(x.size):
+            further = bins[i] + step
+            bins[i] = further if knots[further - np.uint32(1)] < x[i] else bins[i]
+        step //= np.uint32(2)
+
+
+@compiled
+def encode(x, knots, slope, code):  # type: ignore[no-untyped-def]
+    """Write the bin of every value times a slope: the number of knots below it."""
+    knots, values, bins = padded(knots), np.empty(TILE), np.empty(TILE, np.uint32)
+    for start in range(0, x.size, TILE):
+        n = min(TILE, x.size - start)
+        for i in range(n):
+            values[i] = x[start + i] * slope
+        find_bins(values[:n], knots, bins)
+        for i in range(n):
+            code[start + i] = bins[i]

@@ -48,11 +48,11 @@ class Opening:
 
 @dataclass(frozen=True)
 class ChildOpening:
-    """Products of the children of one parent b, two at each knot of the grid: b with (x − t)₊, and b with (t − x)₊.
+    """Products of the children of P parents b, two at each knot of the grid: b with (x − t)₊, and b with (t − x)₊.
 
-    mass : (2, C) Σ w over the rows of the parent on that side of the knot
-    norms : (2, C) ⟨c, c⟩; the two children of a knot have nothing in common
-    responses : (p, 2, C) ⟨c, y⟩
+    mass : (P, 2, C) Σ w over the rows of the parent on that side of the knot
+    norms : (P, 2, C) ⟨c, c⟩; the two children of a knot have nothing in common
+    responses : (P, p, 2, C) ⟨c, y⟩
     """
 
     mass: Floats
@@ -82,13 +82,14 @@ class TermTable:
         """Lay terms out; ``slopes`` (d,) are those of each feature's hinges in a minimum."""
         terms = list(terms)
         hinges = [hinge for term in terms for hinge in term]
-        alone = [product or len(term) == 1 for term in terms for _ in term]
+        feature, knot, sign = zip(*hinges, strict=True) if hinges else ((), (), ())
+        slope = [1.0 if product or len(term) == 1 else slopes[f] for term in terms for f, _, _ in term]
         return cls(
-            start=np.array([0, *accumulate(len(term) for term in terms)], np.int64),
-            feature=np.array([f for f, _, _ in hinges], np.int64),
-            knot=np.array([knot for _, knot, _ in hinges], np.float64),
-            sign=np.array([sign for _, _, sign in hinges], np.int64),
-            slope=np.array([1.0 if a else slopes[f] for a, (f, _, _) in zip(alone, hinges, strict=True)], np.float64),
+            start=np.array([0, *accumulate(map(len, terms))], np.int64),
+            feature=np.array(feature, np.int64),
+            knot=np.array(knot, np.float64),
+            sign=np.array(sign, np.int64),
+            slope=np.array(slope, np.float64),
             product=product,
         )
 
@@ -131,20 +132,27 @@ class Residual:
 
 
 class ChildSums(Protocol):
-    """The rows behind the children of parents, which are known by their terms."""
+    """The rows behind the children of parents, which are known by their slots, and the columns of a span."""
 
     grid: CandidateGrid
 
-    def open(self, parent: Hinges, features: NDArray[np.bool_]) -> ChildOpening:
-        """Begin with a parent: its children with the given features (d,); one pass."""
+    def open(self, slots: NDArray[np.int64], parents: Sequence[Hinges], features: NDArray[np.bool_]) -> ChildOpening:
+        """Put parents (P) into free slots: their children with the given features (P, d); one pass."""
         ...
 
-    def close(self, parent: Hinges) -> None:
+    def close(self, slot: int) -> None:
         """Forget a parent."""
         ...
 
-    def products(self, parents: Sequence[Hinges], terms: Sequence[Hinges]) -> Floats:
-        """Products of terms with the children of parents, (parents, terms, 2, C); one pass."""
+    def extend(self, terms: TermTable) -> None:
+        """Add columns to the span."""
+        ...
+
+    def products(self, slots: NDArray[np.int64], first: int) -> Floats:
+        """Products of the span's columns from number ``first`` on with the children in slots.
+
+        (slots, columns, 2, C); one pass.
+        """
         ...
 
 
@@ -161,12 +169,16 @@ class RowSums(Protocol):
         """Products of (x − t)₊ and of (t − x)₊ with every candidate: (2, C), one pass."""
         ...
 
-    def products(self, term: TermTable) -> Floats:
-        """Products of a single term, not a linear one, with every candidate: (C,), one pass."""
+    def products(self, terms: TermTable) -> Floats:
+        """Products of terms, none of them linear, with every candidate: (M, C), one pass."""
         ...
 
-    def children(self, grid: CandidateGrid, slopes: Floats, product: bool) -> ChildSums:
-        """Return the sums behind interactions: knots of ``grid``, hinges times ``slopes`` (d,) under the minimum."""
+    def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, least_mass: float) -> ChildSums:
+        """Return the sums behind interactions, for so many parents at a time.
+
+        grid : their knots; slopes : (d,) of the hinges under the minimum
+        least_mass : observations on either side of its knot below which a child need not be summed
+        """
         ...
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:

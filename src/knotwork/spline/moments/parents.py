@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from knotwork.spline.compiled import compiled
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.evaluate import evaluate_term
-from knotwork.spline.moments.moments import Hinges, TermTable
+from knotwork.spline.moments.moments import TermTable
 
 # Rows of a parent that are evaluated at a time.
 TILE = 1024
@@ -33,63 +33,53 @@ def _positive_rows(columns, feature, knot, sign, slope, product, rows, value):  
 
 
 class ParentRows:
-    """The parents that are open: parent k owns ``start[k]`` to ``start[k + 1]`` of the arrays.
+    """The parents that are open, each in a slot: ``count[slot]`` entries of the arrays from ``begin[slot]`` on.
 
     rows, value : where a parent is positive, and how much
-    bins : (features, rows) of a parent, flat, from features · ``start[k]`` on: the bin of x − b, and 256 times that of
-        x + b; not there for products
-    used : (parents, d) the features that its children may use
-    ones : (parents, 2, C) products of the children with 1
+    bins : (features, rows) of a parent, flat, from features · ``begin[slot]`` on: the bin of x − b, and 256 times that
+        of x + b; not there for products
+    used : (slots, d) the features that its children may use
+    ones : (slots, 2, C) products of the children with 1
     """
 
-    def __init__(self, features: int, candidates: int, has_bins: bool) -> None:
-        self._index: dict[Hinges, int] = {}
+    def __init__(self, slots: int, features: int, candidates: int, has_bins: bool) -> None:
         self._width = features if has_bins else 0
-        self.start = np.zeros(1, np.int64)
+        self._end = 0
+        self.begin, self.count = np.zeros((2, slots), np.int64)
         self.rows, self.value, self.bins = np.empty(0, np.uint32), np.empty(0), np.empty(0, np.uint16)
-        self.used = np.empty((0, features), np.bool_)
-        self.ones = np.empty((0, 2, candidates))
+        self.used = np.empty((slots, features), np.bool_)
+        self.ones = np.empty((slots, 2, candidates))
 
-    def index(self, parent: Hinges) -> int:
-        """Return the number of a parent."""
-        return self._index[parent]
-
-    def add(self, parent: Hinges, columns: Floats, table: TermTable, used: NDArray[np.bool_]) -> int:
-        """Find the rows of a new parent, whose bins and products with 1 are to be filled in; return its number."""
-        n = columns.shape[1]
-        rows, value = np.empty(n, np.uint32), np.empty(n)
+    def add(self, slot: int, columns: Floats, parent: TermTable, used: NDArray[np.bool_]) -> None:
+        """Find the rows of a new parent, whose bins and products with 1 are to be filled in."""
+        n, first = columns.shape[1], self._end
+        if first + n > self.rows.size:
+            self._grow(max(first + n, int(GROWTH * self.rows.size)))
         count = _positive_rows(
-            columns, table.feature, table.knot, table.sign, table.slope, table.product, rows, value
+            columns, parent.feature, parent.knot, parent.sign, parent.slope, parent.product,
+            self.rows[first:], self.value[first:],
         )  # fmt: skip
-        first, last = int(self.start[-1]), int(self.start[-1]) + count
-        if last > self.rows.size:
-            self._grow(max(last, int(GROWTH * self.rows.size)))
-        self.rows[first:last], self.value[first:last] = rows[:count], value[:count]
-        self.start = np.append(self.start, last)
-        self.used = np.concatenate([self.used, used[None]])
-        self.ones = np.concatenate([self.ones, np.zeros((1, *self.ones.shape[1:]))])
-        self._index[parent] = len(self._index)
-        return self._index[parent]
+        self.begin[slot], self.count[slot], self._end = first, count, first + count
+        self.used[slot], self.ones[slot] = used, 0.0
 
-    def bins_of(self, k: int) -> NDArray[np.uint16]:
-        """Return the bins of a parent, (features, rows)."""
-        first, last = self.start[k : k + 2] * self._width
-        return self.bins[first:last].reshape(self._width, -1) if self._width else np.empty((0, 0), np.uint16)
+    def rows_of(self, slot: int) -> tuple[NDArray[np.uint32], Floats, NDArray[np.uint16]]:
+        """Return rows, values and bins (features, rows) of a parent."""
+        first, count, width = int(self.begin[slot]), int(self.count[slot]), self._width
+        bins = self.bins[first * width : (first + count) * width].reshape(width, count)
+        return self.rows[first : first + count], self.value[first : first + count], bins
 
-    def remove(self, parent: Hinges) -> None:
+    def remove(self, slot: int) -> None:
         """Forget a parent; those behind it move up."""
-        gone = self._index.pop(parent)
-        first, last, end = (int(self.start[k]) for k in (gone, gone + 1, -1))
+        first, count, end = int(self.begin[slot]), int(self.count[slot]), self._end
+        last = first + count
         for array, width in ((self.rows, 1), (self.value, 1), (self.bins, self._width)):
-            array[first * width : (first + end - last) * width] = array[last * width : end * width]
-        self.start = np.delete(self.start, gone + 1)
-        self.start[gone + 1 :] -= last - first
-        self.used, self.ones = np.delete(self.used, gone, axis=0), np.delete(self.ones, gone, axis=0)
-        for other, k in self._index.items():
-            self._index[other] = k - (k > gone)
+            array[first * width : (end - count) * width] = array[last * width : end * width]
+        self.begin[self.begin > first] -= count
+        self.count[slot] = 0
+        self._end -= count
 
     def _grow(self, size: int) -> None:
-        end = int(self.start[-1])
+        end = self._end
         for name, width in (("rows", 1), ("value", 1), ("bins", self._width)):
             old = getattr(self, name)
             new = np.empty(size * width, old.dtype)

@@ -1,55 +1,93 @@
-"""Columns of terms, weighted: every new parent meets all terms so far, so they are kept while there is room."""
+"""Columns of a span, weighted: every new parent meets all of them, so they are kept while there is room."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.spline.model import Floats
 from knotwork.spline.moments.evaluate import evaluate_term
-from knotwork.spline.moments.moments import Hinges, TermTable
+from knotwork.spline.moments.moments import TermTable
 
 # Memory for columns, and for how many there is room at first.
 MOST_BYTES, FIRST_COLUMNS = 64 * 2**20, 48
 
 
-class TermValues:
-    """Values of terms, times the weights if there are any: rows of ``values``."""
+class SpanValues:
+    """Values of the columns of a span, times the weights if there are any: rows of ``values``.
 
-    def __init__(self, columns: Floats, weights: Floats, slopes: Floats, product: bool) -> None:
-        self._columns, self._weights, self._slopes, self._product = columns, weights, slopes, product
+    A feature itself is nowhere zero, and to sum over every row is slow, so a hinge stands in for it:
+    x = t − (t − x)₊ + (x − t)₊ where (x − t)₊ is the next column, else x = t + (x − t)₊ with t its least value.
+    The intercept, the first column, has no values: its products are known.
+
+    joined, shift : columns that are not what they seem: (column, factor, next or -1) and what the products with 1 are
+        taken by; the product is factor · (what was summed) + that of the next column + shift · (that of 1)
+    """
+
+    def __init__(self, columns: Floats, weights: Floats) -> None:
+        self._columns, self._weights = columns, weights
         n = columns.shape[1]
         self._most = max(2, MOST_BYTES // (8 * n))
         self.values = np.empty((min(FIRST_COLUMNS, self._most), n))
-        self._rows: dict[Hinges, int] = {}
+        self._terms: list[tuple[NDArray[np.int64], Floats, NDArray[np.int64], Floats, bool]] = []
+        self._kept = 0
+        self.joined: list[tuple[int, int, int]] = []
+        self.shift: list[float] = []
 
-    def batches(self, terms: Sequence[Hinges]) -> Iterator[tuple[slice, NDArray[np.int64]]]:
-        """Go through terms in parts that fit: which of the terms, and the rows of ``values`` where they are then."""
-        for start in range(0, len(terms), self._most):
-            part = slice(start, start + self._most)
-            yield part, np.array(self._find(terms[part]), np.int64)
+    def __len__(self) -> int:
+        return len(self._terms)
 
-    def _find(self, terms: Sequence[Hinges]) -> list[int]:
-        missing = [term for term in dict.fromkeys(terms) if term not in self._rows]
-        if len(self._rows) + len(missing) > self._most:
-            self._rows.clear()
-            missing = list(dict.fromkeys(terms))
-        needed = len(self._rows) + len(missing)
-        if needed > len(self.values):
-            grown = np.empty((min(2 * needed, self._most), self.values.shape[1]))
-            grown[: len(self.values)] = self.values
+    def add(self, terms: TermTable) -> None:
+        """Add columns to the span."""
+        start, signs, features = terms.start.tolist(), terms.sign.tolist(), terms.feature.tolist()
+        for m, (a, b) in enumerate(itertools.pairwise(start)):
+            feature, knot, sign = terms.feature[a:b], terms.knot[a:b], terms.sign[a:b]
+            if a == b:
+                self._join(0, -1, 1.0)
+            elif signs[a] == 0:
+                if start[m + 2 : m + 3] == [b + 1] and features[b] == features[a] and signs[b] == 1:
+                    knot, sign = terms.knot[b : b + 1], -terms.sign[b : b + 1]
+                    self._join(-1, len(self) + 1, float(knot[0]))
+                else:
+                    knot, sign = self._columns[features[a]].min(keepdims=True), np.ones(1, np.int64)
+                    self._join(1, -1, float(knot[0]))
+            self._terms.append((feature, knot, sign, terms.slope[a:b], terms.product))
+
+    def batches(self, first: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+        """Go through the columns from a number on, in parts that fit: the number of the first, and their rows then.
+
+        The row of the intercept is -1.
+        """
+        count = len(self)
+        if count <= self._most:
+            self._evaluate(self._kept, count, self._kept)
+            self._kept = count
+            rows = np.arange(first, count)
+            rows[:1] -= first == 0
+            yield first, rows
+            return
+        for start in range(first, count, self._most):
+            stop = min(start + self._most, count)
+            self._evaluate(start, stop, 0)
+            rows = np.arange(stop - start)
+            rows[:1] -= start == 0
+            yield start, rows
+
+    def _join(self, factor: int, beside: int, shift: float) -> None:
+        self.joined.append((len(self), factor, beside))
+        self.shift.append(shift)
+
+    def _evaluate(self, first: int, last: int, row: int) -> None:
+        """Write the values of columns into rows of ``values``, from number ``row`` on."""
+        if row + last - first > len(self.values):
+            grown = np.empty((min(2 * (row + last - first), self._most), self.values.shape[1]))
+            grown[:row] = self.values[:row]
             self.values = grown
-        for term in missing:
-            row = self._rows[term] = len(self._rows)
-            self._evaluate(term, self.values[row])
-        return [self._rows[term] for term in terms]
-
-    def _evaluate(self, term: Hinges, out: Floats) -> None:
-        table = TermTable.of([term], self._slopes, self._product)
-        evaluate_term(
-            self._columns, 0, out.size, table.feature, table.knot, table.sign, table.slope, table.product, out
-        )  # fmt: skip
-        if self._weights.size > 0:
-            out *= self._weights
+        for column in range(first, last):
+            out = self.values[row + column - first]
+            evaluate_term(self._columns, 0, out.size, *self._terms[column], out)
+            if self._weights.size > 0:
+                out *= self._weights
