@@ -178,7 +178,7 @@ def test_missing_values_are_refused_with_advice(data):
 def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch):
     degrees = []
     fit = kw.SplineNetRegressor._fit_splines
-    monkeypatch.setattr(kw.SplineNetRegressor, "_fit_splines", lambda *a: degrees.append(a[-1]) or fit(*a))
+    monkeypatch.setattr(kw.SplineNetRegressor, "_fit_splines", lambda *a: degrees.append(a[-1].max_degree) or fit(*a))
     rng = np.random.default_rng(6)
     X = rng.normal(size=(800, 3))
     first = np.sin(2 * X[:, 0]) + rng.normal(size=800)

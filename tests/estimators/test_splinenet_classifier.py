@@ -168,7 +168,7 @@ def test_interactions_must_be_clearly_better(interacts):
 def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch):
     degrees = []
     fit = kw.SplineNetClassifier._fit_splines
-    monkeypatch.setattr(kw.SplineNetClassifier, "_fit_splines", lambda *a: degrees.append(a[-1]) or fit(*a))
+    monkeypatch.setattr(kw.SplineNetClassifier, "_fit_splines", lambda *a: degrees.append(a[-1].max_degree) or fit(*a))
     rng = np.random.default_rng(5)
     X = rng.normal(size=(800, 3))
     score = 3 * X[:, 0] * X[:, 1] if interacts else 3 * X[:, 0] + X[:, 1]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from knotwork.network.pairs import pairs_matter
+from knotwork.network.pairs import interacting_features
 
 
 def rows(seed, n=500, d=6):
@@ -14,7 +14,7 @@ def test_noise_is_seldom_worth_a_search():
     for seed in range(200):
         X, rng = rows(seed)
         p = 1 / (1 + np.exp(-X[:, 0] / X[:, 0].std()))
-        found += pairs_matter(X, (rng.random(500) < p) - p, p * (1 - p), np.ones(500))
+        found += interacting_features(X, (rng.random(500) < p) - p, p * (1 - p), np.ones(500)) != ()
     assert found <= 10
 
 
@@ -31,7 +31,7 @@ def test_pairs_are_found_in_any_two_columns(joint):
     X, rng = rows(1)
     left = joint(X[:, 2] / X[:, 2].std(), X[:, 5] / X[:, 5].std())
     residual = 2 * (left - left.mean()) + rng.normal(size=500)
-    assert pairs_matter(X, residual, np.ones(500), np.ones(500))
+    assert {2, 5} <= set(interacting_features(X, residual, np.ones(500), np.ones(500)))
 
 
 def test_a_weight_counts_like_so_many_rows():
@@ -41,20 +41,22 @@ def test_a_weight_counts_like_so_many_rows():
     weight = rng.integers(1, 4, size=200)
     again = np.repeat(np.arange(200), weight)
     for size in (0.5, 1.0, 2.0):
-        weighted = pairs_matter(X, size * residual, one, weight.astype(float))
-        assert weighted == pairs_matter(X[again], size * residual[again], np.ones(len(again)), np.ones(len(again)))
+        weighted = interacting_features(X, size * residual, one, weight.astype(float))
+        assert weighted == interacting_features(
+            X[again], size * residual[again], np.ones(len(again)), np.ones(len(again))
+        )
 
 
 def test_constants_and_single_features_have_no_pairs():
     X, rng = rows(3)
     noise, one = 100 * rng.normal(size=500), np.ones(500)
-    assert not pairs_matter(X[:, :1], noise, one, one)
-    assert not pairs_matter(np.column_stack([X[:, 0], one]), noise, one, one)
-    assert not pairs_matter(X, np.zeros(500), np.zeros(500), one)
+    assert not interacting_features(X[:, :1], noise, one, one)
+    assert not interacting_features(np.column_stack([X[:, 0], one]), noise, one, one)
+    assert not interacting_features(X, np.zeros(500), np.zeros(500), one)
 
 
 def test_a_balanced_indicator_does_not_make_a_pair_of_a_single_feature():
     X, rng = rows(4)
     indicator = np.arange(500) % 2
     residual = 0.3 * X[:, 0] / X[:, 0].std() + rng.normal(size=500)
-    assert not pairs_matter(np.column_stack([X[:, 0], indicator]), residual, np.ones(500), np.ones(500))
+    assert not interacting_features(np.column_stack([X[:, 0], indicator]), residual, np.ones(500), np.ones(500))

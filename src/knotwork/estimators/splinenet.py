@@ -11,8 +11,9 @@ from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
 from knotwork.estimators.inputs import read_regression, unchanged_on_failure
 from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
 from knotwork.network.losses import SquaredError
-from knotwork.network.pairs import pairs_matter
+from knotwork.network.pairs import interacting_features
 from knotwork.network.starts import RIDGES, fit_spline_to_width, ridge_refits
+from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
 
 
@@ -35,8 +36,8 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         As in MarsRegressor, but smaller: the network has room for terms that add little.
     max_degree : int or "auto", default "auto"
         Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there are at least
-        400 rows to learn from, what the first spline leaves of them goes with products of two features, and the second
-        is better on the validation rows.
+        400 rows to learn from, what the first spline leaves of them goes with products of two features, and the second,
+        whose interactions are of such features, is better on the validation rows.
     ridge : float or "auto", default "auto"
         Ridge of the spline's coefficients, in standardised units: large ones that cancel do not survive training.
         "auto" is 1e-3 or 1e-2, whichever spline is better on the validation rows.
@@ -96,18 +97,19 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         )
         self._flat_output = response.ndim == 1
 
-    def _fit_splines(self, task: StartTask, degree: int) -> list[Spline]:
+    def _fit_splines(self, task: StartTask, options: FitOptions) -> list[Spline]:
         X, y, weight = task.rows
-        spline = fit_spline_to_width(
-            X, y, weight if task.weighted else None, task.names, self._spline_options(degree), task.rule, task.widths
-        )
+        weights = weight if task.weighted else None
+        spline = fit_spline_to_width(X, y, weights, task.names, options, task.rule, task.widths)
         ridges = RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
         return ridge_refits(spline, X, y, weight, ridges, task.coordinates)
 
-    def _interacting(self, spline: Spline, rows: Rows) -> bool:
+    def _interacting(self, spline: Spline, rows: Rows) -> tuple[int, ...]:
         X, y, weight = rows
         residuals = y - spline(X).reshape(y.shape)
-        return any(pairs_matter(X, r, np.full(len(r), weight @ r**2 / weight.sum()), weight) for r in residuals.T)
+        variances = np.broadcast_to(weight @ np.square(residuals) / weight.sum(), residuals.shape)
+        found = [interacting_features(X, *columns, weight) for columns in zip(residuals.T, variances.T, strict=True)]
+        return tuple(sorted({f for features in found for f in features}))
 
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -159,22 +159,28 @@ class SplineNetBase(BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit_splines(self, task: StartTask, degree: int) -> list[Spline]:
-        """Fit splines of a degree that a network may start as; their terms must fit into the layers."""
+    def _fit_splines(self, task: StartTask, options: FitOptions) -> list[Spline]:
+        """Fit splines that a network may start as; their terms must fit into the layers."""
         raise NotImplementedError
 
-    def _interacting(self, spline: Spline, rows: Rows) -> bool:
-        """Whether what a spline without interactions leaves of its rows is worth a search for some."""
+    def _interacting(self, spline: Spline, rows: Rows) -> tuple[int, ...]:
+        """Return the features that may interact in what a spline without interactions leaves of its rows."""
         raise NotImplementedError
 
     def _fit_start(self, task: StartTask) -> Spline:
         """Fit the splines to choose from, and choose by the rows held back from them."""
         weight = task.held_back[2]
         best: tuple[Spline, Floats] | None = None
+        options = FitOptions(
+            max_terms=self.max_terms, penalty=self.penalty, threshold=self.threshold, threads=thread_count(self.n_jobs)
+        )
         for degree in self._degrees(len(task.widths), task.rows[2].sum(), task.loss):
-            if best is not None and not self._interacting(best[0], task.rows):
-                break
-            splines = self._fit_splines(task, degree)
+            options = replace(options, max_degree=degree)
+            if best is not None:
+                options = replace(options, interacting=self._interacting(best[0], task.rows))
+                if not options.interacting:
+                    break
+            splines = self._fit_splines(task, options)
             costs = [_spline_costs(spline, task) for spline in splines]
             spline, cost = min(zip(splines, costs, strict=True), key=lambda pair: float(weight @ pair[1]))
             gain = None if best is None else best[1] - cost
@@ -182,12 +188,6 @@ class SplineNetBase(BaseEstimator):
                 best = spline, cost
         assert best is not None
         return best[0]
-
-    def _spline_options(self, degree: int) -> FitOptions:
-        return FitOptions(
-            max_terms=self.max_terms, max_degree=degree, penalty=self.penalty, threshold=self.threshold,
-            threads=thread_count(self.n_jobs),
-        )  # fmt: skip
 
     def _degrees(self, layers: int, rows: float, loss: Loss) -> tuple[int, ...]:
         """Return the degrees to choose from; each takes a hidden layer."""

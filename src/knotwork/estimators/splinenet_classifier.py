@@ -24,8 +24,9 @@ from knotwork.estimators.inputs import (
 from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
 from knotwork.network.losses import LogLoss
-from knotwork.network.pairs import pairs_matter
+from knotwork.network.pairs import interacting_features
 from knotwork.network.starts import CLASS_RIDGE, THRESHOLD, fit_classes_to_width
+from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
 
 
@@ -48,7 +49,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     max_degree : int or "auto", default "auto"
         Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there
         are two classes, at least 400 rows to learn from, what the first spline leaves of them goes with products of
-        two features, and the second is better on the validation rows by more than one standard error.
+        two features, and the second, whose interactions are of such features, is better on the validation rows by more
+        than one standard error.
     ridge : float, default 1
         As in MarsClassifier, but larger: training makes logits steeper where that pays, but takes long to flatten
         those that are too sure.
@@ -149,19 +151,19 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         self._fit_network((matrix, codes, weight), weights is not None, encoder, loss, outputs)
         self.classes_ = classes
 
-    def _fit_splines(self, task: StartTask, degree: int) -> list[Spline]:
+    def _fit_splines(self, task: StartTask, options: FitOptions) -> list[Spline]:
         X, codes, weight = task.rows
         classes = max(2, len(task.coordinates.y_centre))
         spline = fit_classes_to_width(
-            X, codes, classes, weight if task.weighted else None, task.names, self._spline_options(degree), task.rule,
-            task.widths, float(self.ridge),
+            X, codes, classes, weight if task.weighted else None, task.names, options, task.rule, task.widths,
+            float(self.ridge),
         )  # fmt: skip
         return [spline]
 
-    def _interacting(self, spline: Spline, rows: Rows) -> bool:
+    def _interacting(self, spline: Spline, rows: Rows) -> tuple[int, ...]:
         X, codes, weight = rows
         p = expit(spline(X))  # of the second of two classes: with more there is no choice of a degree
-        return pairs_matter(X, codes - p, p * (1 - p), weight)
+        return interacting_features(X, codes - p, p * (1 - p), weight)
 
     def decision_function(self, X: Any) -> Floats:
         """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""

@@ -1,4 +1,4 @@
-"""Whether interactions are worth a search: a test that costs a hundredth of it."""
+"""Which features may interact: a test that costs a small part of a search for interactions, and shortens it."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from knotwork.spline.model import Floats
 
 # Rows to test on, evenly spread: an interaction that they do not show is worth less than a search for it.
 MOST_ROWS = 4096
-# Chance of a search for nothing.
+# Chance of finding some where there are none.
 LEVEL = 0.05
+# Share of the strongest pair's statistic below which a pair is weak beside it.
+STRONG = 0.5
 # Deviations beyond which a value counts no more: one row must not decide.
 FARTHEST = 2.0
 
 
-def pairs_matter(X: Floats, residual: Floats, variance: Floats, weight: Floats) -> bool:
-    """Whether what a model without interactions leaves of the rows goes with products of two features.
+def interacting_features(X: Floats, residual: Floats, variance: Floats, weight: Floats) -> tuple[int, ...]:
+    """Return the features whose products with another go with what a model without interactions leaves of the rows.
 
     X (N, d), residuals (N,), their variances (N,) if nothing is left, and weights (N,), which count like so many rows.
-    Each feature takes part with its deviation from the mean and with the size of that. The largest score statistic of
-    all products is compared with a bound for so many: the tail of χ² with one degree of freedom is below exp(−t/2).
+    Each feature takes part with its deviation from the mean and with the size of that. The score statistic of every
+    product is compared with a bound for so many: the tail of χ² with one degree of freedom is below exp(−t/2). Pairs
+    that are weak beside the strongest one do not count.
 
     >>> x = np.random.default_rng(0).normal(size=(1000, 3))
     >>> noise, one = np.random.default_rng(1).normal(size=1000), np.ones(1000)
-    >>> pairs_matter(x, noise, one, one), pairs_matter(x, noise + x[:, 0] * np.abs(x[:, 2]), one, one)
-    (False, True)
+    >>> interacting_features(x, noise, one, one), interacting_features(x, noise + x[:, 0] * np.abs(x[:, 2]), one, one)
+    ((), (0, 2))
     """
     step = -(-len(X) // MOST_ROWS)
     X, residual, variance, weight = X[::step], residual[::step], variance[::step], weight[::step]
@@ -45,7 +48,6 @@ def pairs_matter(X: Floats, residual: Floats, variance: Floats, weight: Floats) 
     spread = (u * (share * variance)[:, None].astype(np.float32)).T @ u
     feature = np.tile(np.arange(d), 2)
     pair = (feature[:, None] < feature) & (spread > 0)
-    if not pair.any():
-        return False
-    largest = total * float((np.square(score[pair]) / spread[pair]).max())
-    return bool(largest > 2 * np.log(pair.sum() / LEVEL))
+    statistic = total * np.divide(np.square(score), spread, out=np.zeros(pair.shape), where=pair)
+    bound = max(2 * np.log(max(1, pair.sum()) / LEVEL), STRONG * statistic.max())
+    return tuple(np.unique(feature[np.argwhere(statistic > bound)]).tolist())

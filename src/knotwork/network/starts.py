@@ -38,6 +38,8 @@ CLASS_SETTLED = 1e-2
 THRESHOLD = 1e-4
 # Terms that a search may always have, however few the rows.
 LEAST_TERMS = 21
+# Terms of a start with interactions, and knots of a feature to choose from: more of them cost more than they gain.
+PAIR_TERMS, PAIR_KNOTS = 31, 31
 
 
 def fit_spline_to_width(
@@ -52,6 +54,8 @@ def fit_spline_to_width(
     """Fit a spline with as many terms as hidden layers of these widths can hold."""
 
     def fit(options: FitOptions) -> tuple[Spline, float]:
+        if options.max_degree != 1:
+            options = replace(options, max_knots=PAIR_KNOTS)
         found = fit_spline(X, y, weights=weights, names=names, options=options)
         return found.spline, found.gcv
 
@@ -61,13 +65,13 @@ def fit_spline_to_width(
 def start_terms(rows: int, features: int, degree: int) -> int:
     """Most terms of a start's search, with the intercept.
 
-    As for a spline alone, but no more than a tenth of the rows, and no more interactions than a few features have:
-    training finds the rest, and sooner than the search would.
+    As for a spline alone, but no more than a tenth of the rows, and fewer with interactions: training finds the rest,
+    and sooner than the search would.
 
     >>> start_terms(200, 5, degree=1), start_terms(10_000, 5, degree=1), start_terms(10_000, 100, degree=2)
-    (21, 21, 41)
+    (21, 21, 31)
     """
-    most = default_max_terms(features if degree == 1 else 1, degree)
+    most = default_max_terms(features, degree) if degree == 1 else PAIR_TERMS
     return min(most, max(LEAST_TERMS, rows // 10 + 1))
 
 
