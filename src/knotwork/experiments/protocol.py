@@ -42,7 +42,7 @@ TRAIN_SHARE = 0.7
 # Of the training rows: learning rates and best epochs are chosen on them, and nothing is fitted to them.
 VALIDATION_SHARE = 0.15
 # Settings were tried out on seeds below this; those of the report had never been looked at.
-FIRST_SEED = 2000
+FIRST_SEED = 3000
 # The networks of a set. "converted" is the library's own way to fill new units, the next two the other ways. The last
 # two are trained with little weight decay, which suits a random start in a short training.
 STARTS = ("converted", "hinge fill", "zero fill", "random", "converted, light decay", "random, light decay")
@@ -69,7 +69,7 @@ SUBJECTS = {
 class Plan:
     """How much is run and with which settings, the same for both starts."""
 
-    seeds: int = 16
+    seeds: int = 20
     epochs: int = 500
     rates: tuple[float, ...] = (3e-3, 1e-2)
     widths: tuple[int, ...] = (64, 64)

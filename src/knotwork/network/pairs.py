@@ -9,7 +9,7 @@ from knotwork.spline.model import Floats
 # Rows to test on, evenly spread: an interaction that they do not show is worth less than a search for it.
 MOST_ROWS = 4096
 # Chance of finding some where there are none.
-LEVEL = 0.05
+LEVEL = 0.01
 # Share of the strongest pair's statistic below which a pair is weak beside it.
 STRONG = 0.5
 # Deviations beyond which a value counts no more: one row must not decide.
