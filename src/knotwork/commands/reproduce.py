@@ -28,7 +28,7 @@ class Which(StrEnum):
 def reproduce(
     which: Annotated[Which, typer.Argument(help="The data set, or all of them.", show_default=False)],
     quick: Annotated[bool, typer.Option("--quick", help="A minute: fewer seeds, epochs and sizes.")] = False,
-    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds; 16, or 2 if quick.", show_default=False)] = None,
+    seeds: Annotated[int | None, typer.Option(min=1, help="Seeds; 20, or 2 if quick.", show_default=False)] = None,
     out: Annotated[Path, typer.Option(help="Folder of the report, its pictures and the finished runs.")] = Path(
         "reproduction"
     ),
