@@ -30,7 +30,7 @@ def test_json_is_all_of_stdout(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("options", "seeds", "epochs"),
-    [([], 16, 500), (["--quick"], 2, 50), (["--seeds", "3"], 3, 500), (["--quick", "--seeds", "4"], 4, 50)],
+    [([], 20, 500), (["--quick"], 2, 50), (["--seeds", "3"], 3, 500), (["--quick", "--seeds", "4"], 4, 50)],
 )
 def test_options_make_the_plan(options, seeds, epochs, tmp_path, monkeypatch):
     monkeypatch.setattr(reproduction, "reproduce", fake({}))
