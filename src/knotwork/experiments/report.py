@@ -99,7 +99,7 @@ def _opening(result: Record, names: Sequence[str], plan: Plan) -> str:
         f"{' × '.join(map(str, plan.widths))} units. Each seed shuffles the rows and splits them {TRAIN_SHARE:.0%} to "
         f"{1 - TRAIN_SHARE:.0%}; of the training rows {VALIDATION_SHARE:.0%} are held out, and neither the spline nor "
         f"the networks are fitted to those. Errors are mean squared errors on test rows, y scaled to [0, 1], means "
-        f"over seeds.",
+        f"over seeds. The random start is PyTorch's own initialisation.",
         f"All networks are trained by the library's own loop (AdamW, batches of {plan.batch_size}, weight decay "
         f"{plan.weight_decay:g}, {plan.warmup} epochs of warm-up, averaged weights), to the end. An epoch that leaves "
         f"the validation error {plan.setback:.0%} above the best is undone, and the rate halved, for both starts. "

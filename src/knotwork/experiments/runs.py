@@ -18,7 +18,7 @@ from knotwork.experiments.protocol import FILL, LIGHT, Plan, Rows, Split, split
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build, read_chain
 from knotwork.network.coordinates import Coordinates, fold
-from knotwork.network.starts import fit_spline_to_width, kaiming, ridge_refits, spline_start
+from knotwork.network.starts import fit_spline_to_width, ridge_refits, spline_start
 from knotwork.network.train import History, Part, TrainOptions, balance_, fit_network
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
@@ -66,8 +66,18 @@ def converted_network(spline: Spline, rows: Rows, widths: tuple[int, ...], fill:
 
 
 def random_network(features: int, widths: tuple[int, ...], seed: int) -> nn.Sequential:
-    """Return a network of the same shape from Kaiming's initialisation."""
-    return kaiming(features, widths, 1, RELU, seed).float()
+    """Return a network of the same shape from PyTorch's own initialisation, the random start that most people have.
+
+    It begins near zero everywhere, so that its error before training is about that of the published networks. Kaiming's
+    normal weights begin anywhere between the best guess and a hundred times its error.
+    """
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        modules: list[nn.Module] = []
+        for width in widths:
+            modules += [nn.Linear(features, width), nn.ReLU()]
+            features = width
+        return nn.Sequential(*modules, nn.Linear(features, 1))
 
 
 def tensors(rows: Rows) -> Part:
