@@ -51,7 +51,7 @@ def outside(driver):
 @pytest.fixture(scope="module")
 def abalone(tmp_path_factory):
     X, y = kw.datasets.load_abalone()
-    model = kw.SplineNetRegressor(epochs=6, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(max_degree=2, epochs=6, random_state=0).fit(X, y)  # with interactions to show
     path = tmp_path_factory.mktemp("report") / "abalone.html"
     kw.explain(model, X, y).to_html(path)
     return model, X, path
