@@ -15,8 +15,8 @@ from knotwork import Hinge, Linear, Min, Product, Spline, reshape, to_network
 from knotwork.errors import NetworkError
 from knotwork.network.activations import activation_rule
 from knotwork.network.assemble import count_units, spline_chain
+from knotwork.network.balance import balance_
 from knotwork.network.convert import rescale_spline
-from knotwork.network.train import balance_
 from knotwork.network.units import draft_units
 from tests.network.test_convert import BOXED, DOUBLE, EXACT, SINGLE, SMOOTH, run
 from tests.network.test_reshape import CARRYING, activity, added_units, hidden_layers, states_equal, train

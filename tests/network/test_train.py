@@ -7,7 +7,7 @@ from torch import nn
 
 import knotwork as kw
 from knotwork.errors import NetworkError
-from knotwork.network.train import balance_
+from knotwork.network.balance import balance_
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,11 @@ from torch import Tensor, nn
 
 from knotwork.experiments.protocol import FILL, LIGHT, Plan, Rows, Split, split
 from knotwork.network.activations import activation_rule
+from knotwork.network.balance import balance_
 from knotwork.network.chain import build, read_chain
 from knotwork.network.coordinates import Coordinates, fold
 from knotwork.network.starts import fit_spline_to_width, ridge_refits, spline_start
-from knotwork.network.train import History, Part, TrainOptions, balance_, fit_network
+from knotwork.network.train import History, Part, TrainOptions, fit_network
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
 

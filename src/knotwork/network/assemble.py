@@ -16,6 +16,7 @@ from torch import nn
 
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, Kind, activation_rule
+from knotwork.network.balance import MOST_SWEEPS
 from knotwork.network.chain import Chain, Conversion, Layer
 from knotwork.network.scaling import DEFAULT_TOLERANCE, box_scales, require_tolerance, rescaled
 from knotwork.network.units import Draft, draft_units
@@ -23,9 +24,6 @@ from knotwork.spline.model import Floats, Linear, Min, Spline, Term, hinges_of, 
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-# Rescaling a layer changes what its neighbours weigh; the sweeps end when nothing moves, or here.
-MOST_SWEEPS = 50
 
 
 def count_units(spline: Spline, activation: str | nn.Module = "relu") -> tuple[int, ...]:

@@ -22,14 +22,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError
+from knotwork.network.balance import balance_
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.losses import LogLoss, Loss, SquaredError
 from knotwork.network.split import held_out
 from knotwork.network.tasks import Target, read_target
 from knotwork.progress import epoch_progress
 from knotwork.spline.model import Floats
-
-MOST_SWEEPS = 50
 
 
 @dataclass(frozen=True)
@@ -380,42 +379,6 @@ def train(
     except BaseException:
         net.load_state_dict(before)
         raise
-
-
-def balance_(net: nn.Module) -> None:
-    """Rescale hidden units in place, by powers of two, so that what goes in and what comes out weigh the same.
-
-    ReLU and its leaky kin are positively homogeneous: a unit with s times the input weights and 1/s times the output
-    weights is the same unit. A converted network may carry values of the data's own size inside, far from those that an
-    optimiser's step is made for. Networks that are not such a chain are left alone.
-    """
-    modules = [m for m in net.children() if not isinstance(m, (nn.Dropout, nn.Identity))]
-    if not isinstance(net, nn.Sequential) or not all(
-        isinstance(m, (nn.Linear, nn.ReLU, nn.LeakyReLU, nn.PReLU)) for m in modules
-    ):
-        return
-    triples = list(zip(modules, modules[1:], modules[2:], strict=False))
-    pairs = [(a, b) for a, _, b in triples if isinstance(a, nn.Linear) and isinstance(b, nn.Linear)]
-    # Rescaling a layer changes what its neighbours weigh, so the sweeps are repeated until nothing moves.
-    for _ in range(MOST_SWEEPS):
-        changed = [_balance_pair_(first, second) for first, second in reversed(pairs)]
-        if not any(changed):
-            return
-
-
-def _balance_pair_(first: nn.Linear, second: nn.Linear) -> bool:
-    """Balance the units between two layers; return whether any changed."""
-    with torch.no_grad():
-        inward = torch.sqrt(first.weight.square().sum(dim=1) + first.bias.square())
-        outward = torch.linalg.vector_norm(second.weight, dim=0)
-        # A unit that adds nothing yet only has its inputs brought to size one.
-        target = torch.where(outward > 0, outward, 1 / inward)
-        scale = torch.exp2(torch.round(torch.log2(target / inward) / 2))
-        scale = torch.where((inward > 0) & torch.isfinite(scale), scale, torch.ones_like(scale))
-        first.weight.mul_(scale[:, None])
-        first.bias.mul_(scale)
-        second.weight.div_(scale)
-        return bool((scale != 1).any())
 
 
 def _count_outputs(net: nn.Module, rows: Floats) -> int:
