@@ -175,10 +175,10 @@ def run(task: Run) -> dict[str, object]:
     }  # fmt: skip
 
 
-def tasks(tables: tuple[str, ...], seeds: int, starts: list[str], length: tuple[int, int, float | None]) -> list[Run]:
+def tasks(tables: tuple[str, ...], seeds: range, starts: list[str], length: tuple[int, int, float | None]) -> list[Run]:
     return [
         Run(table, seed, start, rate, *length)
-        for table in tables for seed in range(seeds) for start in starts for rate in RATES
+        for table in tables for seed in seeds for start in starts for rate in RATES
     ]  # fmt: skip
 
 
@@ -301,6 +301,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="3 tables, 2 seeds")
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0, help="100 or more to settle options: those are not shown")
     parser.add_argument("--epochs", type=int, default=100)
     parser.add_argument("--patience", type=int, default=30)
     parser.add_argument("--warmup", type=float, default=None, help="default: that of the estimator")
@@ -320,7 +321,8 @@ def main() -> None:
     if arguments.quick:
         tables = CLASSES[:3] if arguments.classes else ("abalone", "wine_red", "airfoil")
     tables = tuple(arguments.tables or tables)
-    seeds = 2 if arguments.quick else arguments.seeds
+    count = 2 if arguments.quick else arguments.seeds
+    seeds = range(arguments.first_seed, arguments.first_seed + count)
     todo = tasks(tables, seeds, arguments.starts, (arguments.epochs, arguments.patience, arguments.warmup))
     console = Console(width=130)
     # One thread a run: the starts of a table are timed under the same load.

@@ -9,8 +9,8 @@ from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import knotwork as kw
-from knotwork.estimators.splinenet_base import _standard_error
 from knotwork.network.split import held_out
+from knotwork.network.starts import CLASS_RIDGES
 
 
 @parametrize_with_checks([kw.SplineNetClassifier(hidden=(16,), epochs=20)])
@@ -176,10 +176,33 @@ def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch
     assert degrees == ([1, 2] if interacts else [1])
 
 
-def test_a_weight_counts_like_rows_in_the_choice_of_a_start():
-    gain, weight = np.array([0.3, -0.1, 0.5]), np.array([1.0, 2.0, 3.0])
-    repeated = np.repeat(gain, weight.astype(int))
-    assert _standard_error(gain, weight) == pytest.approx(repeated.std() / np.sqrt(6))
+def test_where_some_features_interact_all_are_searched(monkeypatch):
+    asked = []
+    fit = kw.SplineNetClassifier._fit_splines
+    monkeypatch.setattr(kw.SplineNetClassifier, "_fit_splines", lambda *a: asked.append(a[-1].interacting) or fit(*a))
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(800, 31))
+    y = 3 * X[:, 0] * X[:, 1] + rng.logistic(size=800) > 0
+    for features in (30, 31):
+        kw.SplineNetClassifier(hidden=(32, 32), epochs=0).fit(X[:, :features], y)
+    assert asked == [None, tuple(range(30)), None, (0, 1)]
+
+
+@pytest.mark.parametrize("noise", [0.0, 4.0])
+def test_the_ridge_goes_down_while_the_validation_rows_gain(noise):
+    """Classes that are easy to tell apart want little of it, noise much."""
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(600, 6))
+    y = np.abs(X[:, 0]) + X[:, 1] - 0.8 + noise * rng.logistic(size=600) > 0
+    start = {"max_degree": 1, "epochs": 0, "random_state": 0}
+    losses = [
+        kw.SplineNetClassifier(ridge=ridge, **start).fit(X, y).history_.validation_loss[0] for ridge in CLASS_RIDGES
+    ]
+    last = next((k for k in range(1, len(losses)) if losses[k] >= losses[k - 1]), len(losses)) - 1
+    chosen = kw.SplineNetClassifier(**start).fit(X, y).history_.validation_loss[0]
+    assert chosen == pytest.approx(losses[last], rel=0.02)
+    assert (last == 0) == (noise > 0)
+    assert chosen < 0.7 * losses[0] or noise > 0
 
 
 def test_many_classes_are_not_asked_for_interactions_unless_told():

@@ -70,7 +70,7 @@ def test_products_with_the_hessian_are_differences_of_gradients(classes):
     product = problem.curved(direction, probabilities)
     np.testing.assert_allclose(product, (ahead - behind) / 2e-5, rtol=1e-5, atol=1e-6)
     if classes == 2:
-        np.testing.assert_allclose(problem.inverses(probabilities, np.float64)[0] @ product, direction)
+        np.testing.assert_allclose(problem.inverses(probabilities)[0] @ product, direction)
         gram, between = problem.curvature(probabilities)
         np.testing.assert_allclose(gram @ direction @ between, product, rtol=1e-6)
 
@@ -79,8 +79,20 @@ def test_the_first_guide_is_that_of_the_intercept():
     basis, codes, weights, units = example(4, 4, n=200)
     problem = _Problem.of(basis, codes, 4, weights, 1e-6, units)
     probabilities, _ = problem.evaluate(problem.start())
-    first, later = (of(probabilities, np.float64) for of in (problem.first_inverses, problem.inverses))
+    first, later = (of(probabilities) for of in (problem.first_inverses, problem.inverses))
     np.testing.assert_allclose(first, later, rtol=1e-4, atol=1e-8)
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_a_ridge_may_be_changed_on_the_way(classes):
+    basis, codes, weights, units = example(5, classes, n=200)
+    fit = fit_logits(basis, codes, classes, weights, 3.0, units)
+    for ridge in (0.3, 30.0):
+        fit = fit.refit(ridge, 1e-13)
+        exact = fit_logits(basis, codes, classes, weights, ridge, units, 1e-13)
+        np.testing.assert_allclose(fit.coef, exact.coef, rtol=1e-5, atol=1e-5)
+        assert fit.log_likelihood == pytest.approx(exact.log_likelihood)
+        assert fit.null_log_likelihood == exact.null_log_likelihood
 
 
 def test_wald_is_the_rise_in_deviance_where_the_likelihood_is_a_parabola():

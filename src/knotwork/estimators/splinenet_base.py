@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -30,18 +31,24 @@ from knotwork.spline.model import Floats, Spline
 from knotwork.spline.workers import thread_count
 
 
-def _spline_costs(spline: Spline, task: StartTask) -> Floats:
-    """Return what a spline costs on each row held back, in the coordinates of training: (N,)."""
-    X, y, _ = task.held_back
+def _spline_cost(spline: Spline, task: StartTask) -> float:
+    """Return what a spline costs on the rows held back, in the coordinates of training."""
+    X, y, weight = task.held_back
     outputs = torch.from_numpy(task.coordinates.responses(spline(X).reshape(len(X), -1)))
-    costs: Floats = task.loss.rows(outputs, torch.from_numpy(task.loss.targets(y, task.coordinates))).numpy()
-    return costs
+    costs = task.loss.rows(outputs, torch.from_numpy(task.loss.targets(y, task.coordinates))).numpy()
+    return float(weight @ costs / weight.sum())
 
 
-def _standard_error(differences: Floats, weight: Floats) -> float:
-    """Standard error of a mean over rows; a weight counts like so many rows."""
-    mean = weight @ differences / weight.sum()
-    return float(np.sqrt(weight @ np.square(differences - mean)) / weight.sum())
+def _first_best(splines: Iterable[Spline], task: StartTask) -> tuple[Spline, float]:
+    """Take splines while the rows held back gain by it; return the last that they gain by, and its cost."""
+    best: tuple[Spline, float] | None = None
+    for spline in splines:
+        cost = _spline_cost(spline, task)
+        if best is not None and not cost < best[1]:
+            break
+        best = spline, cost
+    assert best is not None
+    return best
 
 
 # Fewer rows make up interactions that are not there: on five tables of 200 to 400 rows a spline that may have them was
@@ -73,9 +80,6 @@ class StartTask:
 
 class SplineNetBase(BaseEstimator):
     """A network that starts as a spline; subclasses fit the spline and name the loss."""
-
-    # Standard errors by which a spline with interactions must be better on the validation rows than one without.
-    _margin: ClassVar[float] = 0.0
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden": [tuple, list],
@@ -159,8 +163,11 @@ class SplineNetBase(BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit_splines(self, task: StartTask, options: FitOptions) -> list[Spline]:
-        """Fit splines that a network may start as; their terms must fit into the layers."""
+    def _fit_splines(self, task: StartTask, options: FitOptions) -> Iterable[Spline]:
+        """Fit splines that a network may start as, to be taken until one is worse than the one before.
+
+        Their terms must fit into the layers.
+        """
         raise NotImplementedError
 
     def _interacting(self, spline: Spline, rows: Rows) -> tuple[int, ...]:
@@ -169,8 +176,7 @@ class SplineNetBase(BaseEstimator):
 
     def _fit_start(self, task: StartTask) -> Spline:
         """Fit the splines to choose from, and choose by the rows held back from them."""
-        weight = task.held_back[2]
-        best: tuple[Spline, Floats] | None = None
+        best: tuple[Spline, float] | None = None
         options = FitOptions(
             max_terms=self.max_terms, penalty=self.penalty, threshold=self.threshold, threads=thread_count(self.n_jobs)
         )
@@ -180,12 +186,9 @@ class SplineNetBase(BaseEstimator):
                 options = replace(options, interacting=self._interacting(best[0], task.rows))
                 if not options.interacting:
                     break
-            splines = self._fit_splines(task, options)
-            costs = [_spline_costs(spline, task) for spline in splines]
-            spline, cost = min(zip(splines, costs, strict=True), key=lambda pair: float(weight @ pair[1]))
-            gain = None if best is None else best[1] - cost
-            if gain is None or weight @ gain / weight.sum() > self._margin * _standard_error(gain, weight):
-                best = spline, cost
+            found = _first_best(self._fit_splines(task, options), task)
+            if best is None or found[1] < best[1]:
+                best = found
         assert best is not None
         return best[0]
 

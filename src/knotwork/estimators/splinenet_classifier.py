@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from typing import Any, ClassVar, Self
 
@@ -25,9 +25,12 @@ from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
 from knotwork.network.losses import LogLoss
 from knotwork.network.pairs import interacting_features
-from knotwork.network.starts import CLASS_RIDGE, THRESHOLD, fit_classes_to_width
+from knotwork.network.starts import CLASS_RIDGES, THRESHOLD, fit_classes_to_width
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
+
+# Features among which all interactions are searched for; of more, only those that a test points at.
+MOST_SEARCHED = 30
 
 
 class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
@@ -45,15 +48,15 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     warmup : float, default 0.1
         Share of the steps before the peak.
     max_terms, penalty, threshold : as in MarsClassifier
-        The spline has at most as many terms as the hidden layers can hold.
+        The spline has at most as many terms as the hidden layers can hold. The default penalty is 0 without
+        interactions: the ridge suffices.
     max_degree : int or "auto", default "auto"
         Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there
         are two classes, at least 400 rows to learn from, what the first spline leaves of them goes with products of
-        two features, and the second, whose interactions are of such features, is better on the validation rows by more
-        than one standard error.
-    ridge : float, default 1
-        As in MarsClassifier, but larger: training makes logits steeper where that pays, but takes long to flatten
-        those that are too sure.
+        two features, and the second is better on the validation rows. With more than 30 features its interactions are
+        of such features alone.
+    ridge : float or "auto", default "auto"
+        As in MarsClassifier. "auto" begins with 3 and goes down to 0.03 as long as the validation rows gain by it.
     l1 : float, default 0
         Sparsity, in units of the log-loss.
     label_smoothing : float, default 0
@@ -81,11 +84,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     True
     """
 
-    # The log-loss of few rows is noisy, and interactions that are not there make logits too sure.
-    _margin = 1.0
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **SplineNetBase._parameter_constraints,
-        "ridge": [Interval(Real, 0, None, closed="left")],
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
     }
@@ -100,7 +100,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         max_degree: int | str = "auto",
         penalty: float | None = None,
         threshold: float = THRESHOLD,
-        ridge: float = CLASS_RIDGE,
+        ridge: float | str = "auto",
         spline_fraction: float | None = None,
         epochs: int = 100,
         batch_size: int = 128,
@@ -151,19 +151,20 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         self._fit_network((matrix, codes, weight), weights is not None, encoder, loss, outputs)
         self.classes_ = classes
 
-    def _fit_splines(self, task: StartTask, options: FitOptions) -> list[Spline]:
+    def _fit_splines(self, task: StartTask, options: FitOptions) -> Iterator[Spline]:
         X, codes, weight = task.rows
         classes = max(2, len(task.coordinates.y_centre))
-        spline = fit_classes_to_width(
+        return fit_classes_to_width(
             X, codes, classes, weight if task.weighted else None, task.names, options, task.rule, task.widths,
-            float(self.ridge),
+            CLASS_RIDGES if isinstance(self.ridge, str) else (float(self.ridge),),
         )  # fmt: skip
-        return [spline]
 
     def _interacting(self, spline: Spline, rows: Rows) -> tuple[int, ...]:
         X, codes, weight = rows
         p = expit(spline(X))  # of the second of two classes: with more there is no choice of a degree
-        return interacting_features(X, codes - p, p * (1 - p), weight)
+        found = interacting_features(X, codes - p, p * (1 - p), weight)
+        # The test sees few kinds of interactions. That there are some is reason to look for all, if that is cheap.
+        return tuple(range(X.shape[1])) if found and X.shape[1] <= MOST_SEARCHED else found
 
     def decision_function(self, X: Any) -> Floats:
         """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""

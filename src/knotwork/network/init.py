@@ -22,7 +22,7 @@ from knotwork.network.find import find_chain
 from knotwork.network.losses import LogLoss, SquaredError
 from knotwork.network.reshape import FILLS
 from knotwork.network.starts import (
-    CLASS_RIDGE,
+    CLASS_RIDGES,
     RIDGES,
     THRESHOLD,
     fit_classes_to_width,
@@ -192,10 +192,11 @@ def fit_start(
         coordinates = Coordinates.of(rows, target.values, each)
         ridges = RIDGES[:1] if ridge is None else (ridge,)
         return ridge_refits(spline, rows, target.values, each, ridges, coordinates)[0]
-    spline = fit_classes_to_width(
+    splines = fit_classes_to_width(
         rows, target.values, len(target.classes), weight, names, options, rule, widths,
-        CLASS_RIDGE if ridge is None else ridge,
+        CLASS_RIDGES[1:2] if ridge is None else (ridge,),
     )  # fmt: skip
+    spline = next(splines)
     return as_logits(spline) if outputs == 2 else spline
 
 

@@ -4,7 +4,7 @@ A spline makes a good start when it is narrow enough for the network and has no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import prod
 
@@ -20,18 +20,23 @@ from knotwork.network.chain import Chain
 from knotwork.network.convert import rescale_spline
 from knotwork.network.coordinates import Coordinates
 from knotwork.network.reshape import reshape_chain
-from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
-from knotwork.spline.likelihood import default_terms, search_logits
+from knotwork.spline.fit import FitOptions, SplineFit, default_max_terms, fit_spline
+from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
+from knotwork.spline.logits import LogitFit
 from knotwork.spline.model import Floats, Product, Spline
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
 # data. Rows that the fit has not seen can tell which; without them the smaller one is taken.
 RIDGES = (1e-3, 1e-2)
-# Ridge of logits, in the units of MarsClassifier. More than a spline alone needs: training makes logits steeper where
-# that pays, but takes long to flatten those that are too sure.
-CLASS_RIDGE = 1.0
-# Knots of a feature that a search for logits without interactions chooses from: labels do not tell more of them apart.
+# Ridges of logits, in the units of MarsClassifier, to be tried until rows that the fit has not seen say no; without
+# such rows the second. More than a spline alone needs: training makes logits steeper where that pays, but takes long to
+# flatten those that are too sure.
+CLASS_RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03)
+# Knots of a feature that a search for logits chooses from: labels do not tell more of them apart.
 CLASS_KNOTS = 63
+# What a knot costs in their GCV without interactions: nothing, because the ridge keeps terms that are too many from doing
+# harm. Of interactions there are too many to choose from for that.
+CLASS_PENALTY = 0.0
 # Share of the log-loss that a step towards the best logits must promise: what is left of it, training finds on its way.
 CLASS_SETTLED = 1e-2
 # Least gain in R² for which the search goes on: a network has room for terms that add little.
@@ -53,13 +58,12 @@ def fit_spline_to_width(
 ) -> Spline:
     """Fit a spline with as many terms as hidden layers of these widths can hold."""
 
-    def fit(options: FitOptions) -> tuple[Spline, float]:
+    def fit(options: FitOptions) -> SplineFit:
         if options.max_degree != 1:
             options = replace(options, max_knots=PAIR_KNOTS)
-        found = fit_spline(X, y, weights=weights, names=names, options=options)
-        return found.spline, found.gcv
+        return fit_spline(X, y, weights=weights, names=names, options=options)
 
-    return _narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), rule, widths)
+    return _narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), rule, widths).spline
 
 
 def start_terms(rows: int, features: int, degree: int) -> int:
@@ -84,37 +88,50 @@ def fit_classes_to_width(
     options: FitOptions,
     rule: Activation,
     widths: Sequence[int],
-    ridge: float,
-) -> Spline:
-    """Fit logits with as many terms as hidden layers of these widths can hold."""
+    ridges: Sequence[float],
+) -> Iterator[Spline]:
+    """Fit logits with as many terms as hidden layers of these widths can hold: the same ones with each ridge."""
 
-    def fit(options: FitOptions) -> tuple[Spline, float]:
-        if options.max_degree == 1:
-            options = replace(options, max_knots=CLASS_KNOTS)
-        search, logits = search_logits(
-            X, codes, classes, weights=weights, names=names, options=options, ridge=ridge, settled=CLASS_SETTLED
-        )
-        return replace(search.spline, intercept=logits.intercept, coef=logits.coef), search.gcv
+    def fit(options: FitOptions) -> SplineFit:
+        options = replace(options, max_knots=CLASS_KNOTS)
+        if options.max_degree == 1 and options.penalty is None:
+            options = replace(options, penalty=CLASS_PENALTY)
+        return search_classes(X, codes, classes, weights=weights, names=names, options=options)
 
-    return _narrowed(fit, options, lambda degree: class_start_terms(len(X), X.shape[1], degree), rule, widths)
+    rows_of = np.bincount(codes, minlength=classes).tolist()
+    search = _narrowed(fit, options, lambda degree: class_start_terms(rows_of, X.shape[1], degree), rule, widths)
+    logits: LogitFit | None = None
+    for ridge in ridges:
+        if logits is None:
+            logits = fit_terms(search, X, codes, classes, weights=weights, ridge=ridge, settled=CLASS_SETTLED)
+        else:
+            logits = logits.refit(ridge, CLASS_SETTLED)
+        yield replace(search.spline, intercept=logits.intercept, coef=logits.coef)
 
 
-def class_start_terms(rows: int, features: int, degree: int) -> int:
-    """Most terms of a search for a start's logits: as for a spline alone, but no more than a twelfth of the rows.
+def class_start_terms(rows_of: Sequence[int], features: int, degree: int) -> int:
+    """Most terms of a search for a start's logits, by the rows of each class.
 
-    >>> class_start_terms(200, 5, degree=1), class_start_terms(1000, 64, degree=1), class_start_terms(9000, 5, degree=2)
-    (21, 84, 95)
+    As for a spline alone, or twice as many with interactions or for more than two classes, which need not go by the
+    same terms; but no more than a sixth of the rows outside the largest class: they are what there is to learn from.
+
+    >>> class_start_terms([100, 100], 5, degree=1), class_start_terms([500, 500], 64, degree=1)
+    (21, 84)
+    >>> class_start_terms([100] * 10, 64, degree=1), class_start_terms([9000, 100, 200], 64, degree=1)
+    (151, 51)
     """
-    return min(default_terms(rows, features, degree), max(LEAST_TERMS, rows // 12 + 1))
+    times = 1 if degree == 1 and len(rows_of) == 2 else 2
+    rows = sum(rows_of)
+    return min(times * default_terms(rows, features, degree), max(LEAST_TERMS, (rows - max(rows_of)) // 6 + 1))
 
 
 def _narrowed(
-    fit: Callable[[FitOptions], tuple[Spline, float]],
+    fit: Callable[[FitOptions], SplineFit],
     options: FitOptions,
     default: Callable[[int], int],
     rule: Activation,
     widths: Sequence[int],
-) -> Spline:
+) -> SplineFit:
     """Fit with fewer and fewer terms until the units suffice.
 
     A degree takes a hidden layer, so there are no more degrees than layers. Where a layer is too narrow for the terms
@@ -122,21 +139,20 @@ def _narrowed(
     """
     if isinstance(options.max_degree, str):
         raise NetworkError(f"a start for a given shape needs max_degree as a number, got {options.max_degree!r}")
-    best: Spline | None = None
-    best_score = np.inf
+    best: SplineFit | None = None
     for degree in range(min(options.max_degree, len(widths)), 0, -1):
         most = min(widths[0] + 1, options.max_terms or default(degree))
         narrowed = False
         while most >= 2:
-            spline, score = fit(replace(options, max_terms=most, max_degree=degree))
+            found = fit(replace(options, max_terms=most, max_degree=degree))
             # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
-            units = [2 * sum(len(term.features) for term in spline.terms)] * degree
+            units = [2 * sum(len(term.features) for term in found.spline.terms)] * degree
             if max(units) > min(widths[:degree]):
-                units = list(count_units(spline, rule.module))
+                units = list(count_units(found.spline, rule.module))
             excess = max(need - width for need, width in zip(units, widths, strict=False))
             if excess <= 0:
-                if best is None or score < best_score:
-                    best, best_score = spline, score
+                if best is None or found.gcv < best.gcv:
+                    best = found
                 break
             narrowed = True
             most -= max(1, excess // (2 * len(units)))

@@ -77,9 +77,8 @@ def fit_classes(
     >>> bool(np.all((fit.spline(x) > 0) == (np.abs(x[:, 0]) < 0.5)))
     True
     """
-    search, fitted = search_logits(
-        X, codes, classes, weights=weights, names=names, options=options, ridge=ridge, report=report
-    )  # fmt: skip
+    search = search_classes(X, codes, classes, weights=weights, names=names, options=options, report=report)
+    fitted = fit_terms(search, X, codes, classes, weights=weights, ridge=ridge)
     terms = search.spline.terms
     used = [term.features for term in terms]
     groups = [
@@ -97,7 +96,7 @@ def fit_classes(
     )
 
 
-def search_logits(
+def search_classes(
     X: NDArray[np.floating],
     codes: NDArray[np.intp],
     classes: int,
@@ -105,24 +104,36 @@ def search_logits(
     weights: Floats | None = None,
     names: Sequence[str] | None = None,
     options: FitOptions | None = None,
-    ridge: float = 0.1,
-    settled: float = SETTLED,
     report: Callable[[Step], None] | None = None,
-) -> tuple[SplineFit, LogitFit]:
-    """Find terms, then fit their logits until a step promises no more than a share ``settled`` of the objective."""
+) -> SplineFit:
+    """Find the terms that tell classes apart, by least squares."""
     options = options or FitOptions(threshold=1e-4)
     if options.max_terms is None:
         degree = 2 if isinstance(options.max_degree, str) else options.max_degree
         options = replace(options, max_terms=default_terms(len(X), X.shape[1], degree))
     responses = indicators(codes, class_shares(codes, classes, weights))
-    search = fit_spline(X, responses, weights=weights, names=names, options=options, report=report)
-    basis = evaluate_terms(search.spline.terms, X)
+    return fit_spline(X, responses, weights=weights, names=names, options=options, report=report)
+
+
+def fit_terms(
+    search: SplineFit,
+    X: NDArray[np.floating],
+    codes: NDArray[np.intp],
+    classes: int,
+    *,
+    weights: Floats | None = None,
+    ridge: float = 0.1,
+    settled: float = SETTLED,
+) -> LogitFit:
+    """Fit the logits of terms that were found, until a step promises no more than a share ``settled`` of the gain."""
+    terms = search.spline.terms
+    basis = evaluate_terms(terms, X)
     weight = np.ones(len(X)) if weights is None else weights
     units = [
         search.feature_scale[term.features[0]] if len(term.features) == 1 else _deviation(column, weight) or 1.0
-        for term, column in zip(search.spline.terms, basis.T, strict=True)
+        for term, column in zip(terms, basis.T, strict=True)
     ]
-    return search, fit_logits(basis, codes, classes, weight, ridge, np.array(units), settled)
+    return fit_logits(basis, codes, classes, weight, ridge, np.array(units), settled)
 
 
 def class_shares(codes: NDArray[np.intp], classes: int, weights: Floats | None) -> Floats:

@@ -10,7 +10,7 @@ leave two or three products to do, and serve several steps.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -53,13 +53,21 @@ class LogitFit:
         intercept first
     probabilities : (K, N) of the rows
     log_likelihood, null_log_likelihood : of the model and of the intercept alone, weighted
+    guide : (K, 1 + M, 1 + M) inverses that guided the last step and may guide another fit, one for two classes
     """
 
     problem: _Problem
     theta: Floats
     probabilities: Array
     log_likelihood: float
+    guide: Floats
     null_log_likelihood: float
+
+    def refit(self, ridge: float, settled: float = SETTLED) -> LogitFit:
+        """Fit with another ridge, beginning with these coefficients."""
+        problem = self.problem.with_ridge(ridge)
+        found = problem.newton(self.theta, self.probabilities, self.log_likelihood, self.guide, settled)
+        return LogitFit(problem, *found, self.null_log_likelihood)
 
     @cached_property
     def coef(self) -> Floats:
@@ -137,13 +145,12 @@ def fit_logits(
     >>> fit.intercept.round(4) + 0.0, fit.coef.round(4)           # even odds at 0, three to one at 1
     (array([0.]), array([[1.0986]]))
     """
-    large = len(basis) * (1 + basis.shape[1]) ** 2 > LARGE
-    rough = np.float32 if large else np.float64
-    problem = _Problem.of(basis, codes, classes, weights, ridge, units, rough if settled >= COARSE else np.float64)
+    precision = np.float64 if settled < COARSE else _rough(len(basis), 1 + basis.shape[1])
+    problem = _Problem.of(basis, codes, classes, weights, ridge, units, precision)
     start = problem.start()
     null = problem.evaluate(start)
-    theta, probabilities, log_likelihood = problem.newton(start, *null, settled, rough)
-    return LogitFit(problem, theta, probabilities, log_likelihood, null[1])
+    found = problem.newton(start, *null, problem.first_inverses(null[0]), settled)
+    return LogitFit(problem, *found, null[1])
 
 
 @dataclass(frozen=True)
@@ -178,9 +185,12 @@ class _Problem:
         columns[0] = 1.0
         np.subtract(basis.T, mean[:, None], out=columns[1:], casting="same_kind")
         columns[1:] /= units[:, None].astype(precision)
-        penalty = np.full(len(columns), ridge)
-        penalty[0] = min(ridge, INTERCEPT_RIDGE)
+        penalty = _penalty(ridge, len(columns))
         return cls(columns, codes, weights.astype(precision), contrasts(classes), penalty, mean, units)
+
+    def with_ridge(self, ridge: float) -> _Problem:
+        """Return the same likelihood with another ridge."""
+        return replace(self, penalty=_penalty(ridge, len(self.columns)))
 
     def start(self) -> Floats:
         """Return the coefficients of the intercept alone: (1 + M, K − 1)."""
@@ -234,22 +244,26 @@ class _Problem:
         between *= k / max(float(np.trace(between)), np.finfo(float).tiny)
         return gram, between
 
-    def inverses(self, probabilities: Array, precision: Any) -> Floats:
+    def inverses(self, probabilities: Array) -> Floats:
         """Return the inverses of the classes' own parts of the Hessian: (K, 1 + M, 1 + M).
 
         One stands for two classes, and is the inverse of the Hessian.
         """
         classes, k = self.contrast.shape
         rows = [self.weights * p * (1 - p) * (classes / k) for p in probabilities[: classes if k > 1 else 1]]
-        return np.stack([_inverse(self._gram(row, precision)) for row in rows])
+        return np.stack([_inverse(self._gram(row, self._rough)) for row in rows])
 
-    def first_inverses(self, probabilities: Array, precision: Any) -> Floats:
+    def first_inverses(self, probabilities: Array) -> Floats:
         """Return the same where the probabilities are those of the intercept alone, at the price of one."""
         classes, k = self.contrast.shape
         own = probabilities[: classes if k > 1 else 1, 0].astype(np.float64)
         own = own * (1 - own) * (classes / k)
-        inverse = _inverse(self._gram(self.weights * own.mean(), precision))
+        inverse = _inverse(self._gram(self.weights * own.mean(), self._rough))
         return inverse * (own.mean() / own)[:, None, None]
+
+    @property
+    def _rough(self) -> Any:
+        return _rough(self.columns.shape[1], len(self.columns))
 
     def _gram(self, weights: Array, precision: Any) -> Floats:
         """Return the penalised sum of outer products of the columns, in some precision."""
@@ -266,16 +280,15 @@ class _Problem:
         return gram
 
     def newton(
-        self, theta: Floats, probabilities: Array, log_likelihood: float, settled: float, rough: Any
-    ) -> tuple[Floats, Array, float]:
-        """Newton's method from the intercept alone: return coefficients, their probabilities and log-likelihood.
+        self, theta: Floats, probabilities: Array, log_likelihood: float, inverses: Floats, settled: float
+    ) -> tuple[Floats, Array, float, Floats]:
+        """Newton's method, guided by inverses: return coefficients, their probabilities, log-likelihood and the guide.
 
         Steps are halved until they gain. Where classes are easy to tell apart the likelihood is flatter the farther one
         goes, and steps are too short: they go on where the slope at their end says so.
         """
         value = self.penalised(theta, log_likelihood)
         slope = self.gradient(theta, probabilities)
-        inverses = self.first_inverses(probabilities, rough)
         for _ in range(MOST_STEPS):
             direction, products = self._direction(slope, probabilities, inverses)
             gain = float(np.sum(slope * direction))
@@ -288,7 +301,7 @@ class _Problem:
                     break
                 length /= 2
                 if length < 1e-8:  # rounding has the last word
-                    return theta, probabilities, log_likelihood
+                    return theta, probabilities, log_likelihood, inverses
             theta, value, (probabilities, log_likelihood) = trial, now, reached
             if last:
                 break
@@ -302,8 +315,8 @@ class _Problem:
                     theta, value, (probabilities, log_likelihood) = trial, now, reached
                     slope = self.gradient(theta, probabilities)
             if products * len(self.contrast) > STALE * len(slope) * len(inverses):
-                inverses = self.inverses(probabilities, rough)
-        return theta, probabilities, log_likelihood
+                inverses = self.inverses(probabilities)
+        return theta, probabilities, log_likelihood, inverses
 
     def _direction(self, slope: Floats, probabilities: Array, inverses: Floats) -> tuple[Floats, int]:
         """Solve Hessian·direction = slope by conjugate gradients; return the direction and the products it took.
@@ -329,6 +342,17 @@ class _Problem:
             towards = step + left / before * towards
             products += 1
         return direction, products
+
+
+def _penalty(ridge: float, columns: int) -> Floats:
+    penalty = np.full(columns, ridge)
+    penalty[0] = min(ridge, INTERCEPT_RIDGE)
+    return penalty
+
+
+def _rough(rows: int, columns: int) -> Any:
+    """Return the precision that is enough where little depends on it."""
+    return np.float32 if rows * columns**2 > LARGE else np.float64
 
 
 def _inverse(matrix: Floats) -> Floats:
