@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from knotwork import Hinge, Min, Spline, SplineNetRegressor, init_
+from knotwork import Hinge, Linear, Min, Spline, SplineNetRegressor, init_
 from knotwork.errors import NetworkError
 from knotwork.network import starts
 from knotwork.network.activations import activation_rule
 from knotwork.network.assemble import count_units
 from knotwork.network.chain import build, evaluate
 from knotwork.network.coordinates import Coordinates
-from knotwork.network.starts import fit_spline_to_width, ridge_refits, spline_start
+from knotwork.network.starts import fit_classes_to_width, fit_spline_to_width, ridge_refits, spline_start
 from knotwork.spline.fit import FitOptions
 
 FEATURES = 4
@@ -108,6 +108,24 @@ def test_layers_that_are_narrow_limit_the_spline(search, rows, widths, degree):
         if all(need <= width for need, width in zip(count_units(tried.spline), widths, strict=False)):
             best = min(best, tried.gcv)
     assert np.square(y - spline(X)).sum() / len(X) == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize(("width", "room"), [(64, True), (14, False)])
+@pytest.mark.parametrize("classes", [2, 4])
+def test_logits_have_a_line_in_every_feature_that_varies_if_there_is_room(width, room, classes):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 8))
+    X[:, 5] = 3.0
+    codes = np.digitize(np.abs(X[:, 0]) + 0.1 * X[:, 1], np.linspace(0.3, 1.2, classes - 1))
+    rule, options = activation_rule("relu"), FitOptions(max_degree=1)
+    ridges = [1.0, 0.1]
+    splines = list(fit_classes_to_width(X, codes, classes, None, list("abcdefgh"), options, rule, (width,), ridges))
+    assert len(splines) == 2 and splines[0].terms == splines[1].terms
+    assert np.abs(splines[1].coef).sum() > np.abs(splines[0].coef).sum()
+    assert count_units(splines[0])[0] <= width
+    lines = [term.feature for term in splines[0].terms if isinstance(term, Linear)]
+    assert (sorted(lines) == [0, 1, 2, 3, 4, 6, 7]) == room
+    assert any(isinstance(term, Hinge) and term.feature == 0 for term in splines[0].terms)
 
 
 def test_a_layer_that_holds_nothing_is_refused(search, rows):

@@ -104,12 +104,13 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         ridges = RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
         return ridge_refits(spline, X, y, weight, ridges, task.coordinates)
 
-    def _interacting(self, spline: Spline, rows: Rows) -> tuple[int, ...]:
+    def _interacting(self, spline: Spline, rows: Rows) -> list[tuple[int, ...]]:
         X, y, weight = rows
         residuals = y - spline(X).reshape(y.shape)
         variances = np.broadcast_to(weight @ np.square(residuals) / weight.sum(), residuals.shape)
         found = [interacting_features(X, *columns, weight) for columns in zip(residuals.T, variances.T, strict=True)]
-        return tuple(sorted({f for features in found for f in features}))
+        features = tuple(sorted({f for features in found for f in features}))
+        return [features] if features else []
 
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""

@@ -170,27 +170,24 @@ class SplineNetBase(BaseEstimator):
         """
         raise NotImplementedError
 
-    def _interacting(self, spline: Spline, rows: Rows) -> tuple[int, ...]:
-        """Return the features that may interact in what a spline without interactions leaves of its rows."""
+    def _interacting(self, spline: Spline, rows: Rows) -> list[tuple[int, ...]]:
+        """Return sets of features to search for interactions in, by what a spline without them leaves of its rows."""
         raise NotImplementedError
 
     def _fit_start(self, task: StartTask) -> Spline:
         """Fit the splines to choose from, and choose by the rows held back from them."""
-        best: tuple[Spline, float] | None = None
+        first, *more = self._degrees(len(task.widths), task.rows[2].sum(), task.loss)
         options = FitOptions(
-            max_terms=self.max_terms, penalty=self.penalty, threshold=self.threshold, threads=thread_count(self.n_jobs)
-        )
-        for degree in self._degrees(len(task.widths), task.rows[2].sum(), task.loss):
-            options = replace(options, max_degree=degree)
-            if best is not None:
-                options = replace(options, interacting=self._interacting(best[0], task.rows))
-                if not options.interacting:
-                    break
-            found = _first_best(self._fit_splines(task, options), task)
-            if best is None or found[1] < best[1]:
-                best = found
-        assert best is not None
-        return best[0]
+            max_terms=self.max_terms, max_degree=first, penalty=self.penalty, threshold=self.threshold,
+            threads=thread_count(self.n_jobs),
+        )  # fmt: skip
+        simple, cost = _first_best(self._fit_splines(task, options), task)
+        candidates = [(simple, cost)]
+        for degree in more:
+            for features in self._interacting(simple, task.rows):
+                options = replace(options, max_degree=degree, interacting=features)
+                candidates.append(_first_best(self._fit_splines(task, options), task))
+        return min(candidates, key=lambda candidate: candidate[1])[0]
 
     def _degrees(self, layers: int, rows: float, loss: Loss) -> tuple[int, ...]:
         """Return the degrees to choose from; each takes a hidden layer."""

@@ -29,7 +29,7 @@ from knotwork.network.starts import CLASS_RIDGES, THRESHOLD, fit_classes_to_widt
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Floats, Spline
 
-# Features among which all interactions are searched for; of more, only those that a test points at.
+# Features among which all interactions are searched for, beside those of features that a test points at.
 MOST_SEARCHED = 30
 
 
@@ -48,13 +48,13 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     warmup : float, default 0.1
         Share of the steps before the peak.
     max_terms, penalty, threshold : as in MarsClassifier
-        The spline has at most as many terms as the hidden layers can hold. The default penalty is 0 without
-        interactions: the ridge suffices.
+        The spline has at most as many terms as the hidden layers can hold. Without interactions the default penalty is
+        6 for two classes and 0 for more. A line in every feature joins them if there is room.
     max_degree : int or "auto", default "auto"
         Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there
         are two classes, at least 400 rows to learn from, what the first spline leaves of them goes with products of
-        two features, and the second is better on the validation rows. With more than 30 features its interactions are
-        of such features alone.
+        two features, and one with interactions of such features, or of any features if there are no more than 30, is
+        better on the validation rows.
     ridge : float or "auto", default "auto"
         As in MarsClassifier. "auto" begins with 3 and goes down to 0.03 as long as the validation rows gain by it.
     l1 : float, default 0
@@ -159,12 +159,15 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
             CLASS_RIDGES if isinstance(self.ridge, str) else (float(self.ridge),),
         )  # fmt: skip
 
-    def _interacting(self, spline: Spline, rows: Rows) -> tuple[int, ...]:
+    def _interacting(self, spline: Spline, rows: Rows) -> list[tuple[int, ...]]:
         X, codes, weight = rows
         p = expit(spline(X))  # of the second of two classes: with more there is no choice of a degree
         found = interacting_features(X, codes - p, p * (1 - p), weight)
-        # The test sees few kinds of interactions. That there are some is reason to look for all, if that is cheap.
-        return tuple(range(X.shape[1])) if found and X.shape[1] <= MOST_SEARCHED else found
+        # The test sees few kinds of interactions, so that those it finds are reason to look for others, if that is
+        # cheap; but a search among all features may miss what one among these few finds.
+        every = tuple(range(X.shape[1]))
+        sets = [found, every] if len(every) <= MOST_SEARCHED and found != every else [found]
+        return sets if found else []
 
     def decision_function(self, X: Any) -> Floats:
         """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""

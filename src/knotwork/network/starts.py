@@ -23,7 +23,7 @@ from knotwork.network.reshape import reshape_chain
 from knotwork.spline.fit import FitOptions, SplineFit, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
 from knotwork.spline.logits import LogitFit
-from knotwork.spline.model import Floats, Product, Spline
+from knotwork.spline.model import Floats, Linear, Product, Spline
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
 # data. Rows that the fit has not seen can tell which; without them the smaller one is taken.
@@ -34,9 +34,9 @@ RIDGES = (1e-3, 1e-2)
 CLASS_RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03)
 # Knots of a feature that a search for logits chooses from: labels do not tell more of them apart.
 CLASS_KNOTS = 63
-# What a knot costs in their GCV without interactions: nothing, because the ridge keeps terms that are too many from doing
-# harm. Of interactions there are too many to choose from for that.
-CLASS_PENALTY = 0.0
+# What a knot costs in the GCV of logits without interactions: more than usual for two classes, which lines, that cost
+# nothing, often tell apart as well; nothing for more classes, because the ridge keeps terms too many from doing harm.
+TWO_CLASS_PENALTY, MORE_CLASS_PENALTY = 6.0, 0.0
 # Share of the log-loss that a step towards the best logits must promise: what is left of it, training finds on its way.
 CLASS_SETTLED = 1e-2
 # Least gain in R² for which the search goes on: a network has room for terms that add little.
@@ -90,16 +90,21 @@ def fit_classes_to_width(
     widths: Sequence[int],
     ridges: Sequence[float],
 ) -> Iterator[Spline]:
-    """Fit logits with as many terms as hidden layers of these widths can hold: the same ones with each ridge."""
+    """Fit logits with as many terms as hidden layers of these widths can hold: the same ones with each ridge.
+
+    A line in every feature is among them if there is room, so that the logits are those of a logistic regression at
+    least.
+    """
+    options = replace(options, max_knots=CLASS_KNOTS)
+    if options.max_degree == 1 and options.penalty is None:
+        options = replace(options, penalty=TWO_CLASS_PENALTY if classes == 2 else MORE_CLASS_PENALTY)
 
     def fit(options: FitOptions) -> SplineFit:
-        options = replace(options, max_knots=CLASS_KNOTS)
-        if options.max_degree == 1 and options.penalty is None:
-            options = replace(options, penalty=CLASS_PENALTY)
         return search_classes(X, codes, classes, weights=weights, names=names, options=options)
 
     rows_of = np.bincount(codes, minlength=classes).tolist()
     search = _narrowed(fit, options, lambda degree: class_start_terms(rows_of, X.shape[1], degree), rule, widths)
+    search = replace(search, spline=_with_lines(search.spline, X, rule, widths))
     logits: LogitFit | None = None
     for ridge in ridges:
         if logits is None:
@@ -123,6 +128,16 @@ def class_start_terms(rows_of: Sequence[int], features: int, degree: int) -> int
     times = 1 if degree == 1 and len(rows_of) == 2 else 2
     rows = sum(rows_of)
     return min(times * default_terms(rows, features, degree), max(LEAST_TERMS, (rows - max(rows_of)) // 6 + 1))
+
+
+def _with_lines(spline: Spline, X: Floats, rule: Activation, widths: Sequence[int]) -> Spline:
+    """Add a line, of slope zero, in every feature that varies and has none, if the layers can hold them all."""
+    there = {term.feature for term in spline.terms if isinstance(term, Linear)}
+    lines = [Linear(int(f)) for f in np.flatnonzero(X.max(axis=0) > X.min(axis=0)) if f not in there]
+    coef = np.vstack([spline.coef, np.zeros((len(lines), spline.coef.shape[1]))])
+    grown = replace(spline, terms=(*spline.terms, *lines), coef=coef)
+    units = count_units(grown, rule.module)
+    return grown if all(need <= width for need, width in zip(units, widths, strict=False)) else spline
 
 
 def _narrowed(
