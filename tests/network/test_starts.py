@@ -120,7 +120,7 @@ def test_logits_have_a_line_in_every_feature_that_varies_if_there_is_room(width,
     rule, options = activation_rule("relu"), FitOptions(max_degree=1)
     ridges = [1.0, 0.1]
     splines = list(fit_classes_to_width(X, codes, classes, None, list("abcdefgh"), options, rule, (width,), ridges))
-    assert len(splines) == 2 and splines[0].terms == splines[1].terms
+    assert splines[0].terms == splines[1].terms
     assert np.abs(splines[1].coef).sum() > np.abs(splines[0].coef).sum()
     assert count_units(splines[0])[0] <= width
     lines = [term.feature for term in splines[0].terms if isinstance(term, Linear)]

@@ -132,6 +132,8 @@ def class_start_terms(rows_of: Sequence[int], features: int, degree: int) -> int
 
 def _with_lines(spline: Spline, X: Floats, rule: Activation, widths: Sequence[int]) -> Spline:
     """Add a line, of slope zero, in every feature that varies and has none, if the layers can hold them all."""
+    if X.shape[1] > widths[0]:
+        return spline
     there = {term.feature for term in spline.terms if isinstance(term, Linear)}
     lines = [Linear(int(f)) for f in np.flatnonzero(X.max(axis=0) > X.min(axis=0)) if f not in there]
     coef = np.vstack([spline.coef, np.zeros((len(lines), spline.coef.shape[1]))])
