@@ -205,6 +205,18 @@ def test_the_ridge_goes_down_while_the_validation_rows_gain(noise):
     assert chosen < 0.7 * losses[0] or noise > 0
 
 
+def test_there_may_be_more_classes_than_half_the_units():
+    rng = np.random.default_rng(0)
+    centres, y = rng.normal(size=(40, 5)), np.repeat(np.arange(40), 12)
+    X = centres[y] + 0.2 * rng.normal(size=(480, 5))
+    model = kw.SplineNetClassifier(hidden=(48, 48), epochs=1, random_state=0).fit(X, y)
+    start = model.spline_(X)
+    with torch.no_grad():
+        shown = model.start_network_(torch.tensor(X, dtype=torch.float32)).numpy()
+    np.testing.assert_allclose(shown, start, atol=1e-3 * np.abs(start).max())
+    assert model.score(X, y) > 0.5
+
+
 def test_many_classes_are_not_asked_for_interactions_unless_told():
     rng = np.random.default_rng(2)
     X = rng.uniform(-1, 1, size=(700, 3))

@@ -95,6 +95,23 @@ def test_a_network_may_narrow_and_still_be_the_spline(activation, widths):
     assert (error <= grown.conversion.bound + 100 * DOUBLE * size[:, 0]).all()
 
 
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("fill", ["hinge", "random"])
+def test_many_outputs_go_through_narrow_layers_as_relu_units(layers, fill):
+    rng = np.random.default_rng(0)
+    terms = [Hinge(f, float(t), s) for f, t in enumerate(rng.normal(size=4)) for s in (-1, 1)]
+    spline = Spline(tuple(terms), rng.normal(size=30), rng.normal(size=(8, 30)), tuple("abcd"))
+    X = rng.normal(size=(200, 4)) * 3
+    widths = (10, *(12,) * layers)  # thirty outputs would take sixty units
+    net = reshape(to_network(spline, dtype=torch.float64), widths, fill=fill, X=X, random_state=0)
+    assert [layer.out_features for layer in hidden_layers(net)] == list(widths)
+    np.testing.assert_allclose(run(net, X), spline(X), rtol=1e-12, atol=1e-12)
+    with pytest.raises(NetworkError, match="hidden layer 1 needs a width of at least 8 "):
+        reshape(to_network(spline), (10, 7))
+    with pytest.raises(NetworkError, match="hidden layer 1 needs a width of at least 60"):
+        reshape(to_network(spline, activation="leaky_relu"), (16, 16))
+
+
 def test_widen_takes_one_width_or_one_for_each_layer():
     net = reshape(simple(), (5, 4), random_state=0)
     x = np.random.default_rng(0).normal(size=(50, 2)) * 3

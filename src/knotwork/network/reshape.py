@@ -5,7 +5,8 @@ of its inputs is zero times its outputs and that of its outputs is zero times it
 way, makes such units and is kept for comparison.
 
 A longer network sums the function first and then carries each output f through the new layers by two units, R(f) and
-R(−f), so the layers behind the first may be narrow.
+R(−f), so the layers behind the first may be narrow. Where they are too narrow for the outputs of many classes, units of
+ReLU are carried instead, each by one: R(R(z)) = R(z).
 """
 
 from __future__ import annotations
@@ -109,9 +110,17 @@ def reshape(
     return build(grown, *placement(net))
 
 
-def least_widths(chain: Chain, layers: int) -> tuple[int, ...]:
+def _least_widths(chain: Chain, layers: int, by_units: bool) -> tuple[int, ...]:
     """Return the least width of each layer of a network of this depth that holds the chain's function."""
-    return (*chain.widths, *(2 * len(chain.output.bias),) * (layers - len(chain.hidden)))
+    carried = chain.widths[-1] if by_units else 2 * len(chain.output.bias)
+    return (*chain.widths, *(carried,) * (layers - len(chain.hidden)))
+
+
+def _carries_units(chain: Chain, widths: Sequence[int]) -> bool:
+    """Whether the last layer's units go through further layers themselves, because two units an output are too many."""
+    outputs = 2 * len(chain.output.bias)
+    narrow = min(widths[len(chain.hidden) :], default=outputs) < outputs
+    return narrow and isinstance(chain.activation.module, nn.ReLU) and chain.widths[-1] < outputs
 
 
 def reshape_chain(
@@ -129,12 +138,13 @@ def reshape_chain(
         raise NetworkError(
             f"reshape keeps or adds layers: the network has {len(chain.hidden)} hidden layers, got {len(widths)} widths"
         )
-    least = least_widths(chain, len(widths))
+    by_units = _carries_units(chain, widths)
+    least = _least_widths(chain, len(widths), by_units)
     for k, (width, need) in enumerate(zip(widths, least, strict=True)):
         if width < need:
             raise NetworkError(f"hidden layer {k} needs a width of at least {need} to hold the function, got {width}")
     rows = _rows_made_up(chain.hidden[0], rng) if X is None else _rows(chain, X)
-    longer = _lengthen(chain, len(widths) - len(chain.hidden))
+    longer = _lengthen(chain, len(widths) - len(chain.hidden), by_units)
     # Units placed by guess bend early, so that they are active on some rows even if the guess is wide of the data.
     return _fill(longer, widths, fill, rows, 0.5 if X is None else 0.8, rng)
 
@@ -173,10 +183,14 @@ def _rows_made_up(layer: Layer, rng: np.random.Generator) -> Tensor:
     return torch.from_numpy(rows)
 
 
-def _lengthen(chain: Chain, layers: int) -> Chain:
-    """Carry the outputs through more layers: f = line·(U(f) − U(−f))."""
+def _lengthen(chain: Chain, layers: int, by_units: bool) -> Chain:
+    """Carry the outputs through more layers, f = line·(U(f) − U(−f)), or ReLU's units."""
     if layers == 0:
         return chain
+    if by_units:
+        width = chain.widths[-1]
+        same = Layer(torch.eye(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64))
+        return chain.with_layers((*chain.hidden, *(same,) * layers), chain.output)
     rule = chain.activation
     if rule.kind is Kind.BOXED or rule.line_error > LEAST_CARRIED:
         raise NetworkError(
