@@ -23,7 +23,7 @@ from knotwork.network.reshape import reshape_chain
 from knotwork.spline.fit import FitOptions, SplineFit, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
 from knotwork.spline.logits import LogitFit
-from knotwork.spline.model import Floats, Linear, Product, Spline
+from knotwork.spline.model import Floats, Hinge, Linear, Product, Spline
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
 # data. Rows that the fit has not seen can tell which; without them the smaller one is taken.
@@ -132,10 +132,11 @@ def class_start_terms(rows_of: Sequence[int], features: int, degree: int) -> int
 
 def _with_lines(spline: Spline, X: Floats, rule: Activation, widths: Sequence[int]) -> Spline:
     """Add a line, of slope zero, in every feature that varies and has none, if the layers can hold them all."""
-    if X.shape[1] > widths[0]:
-        return spline
     there = {term.feature for term in spline.terms if isinstance(term, Linear)}
     lines = [Linear(int(f)) for f in np.flatnonzero(X.max(axis=0) > X.min(axis=0)) if f not in there]
+    # A hinge and a line take a unit at least: no need to count where that is too many.
+    if sum(isinstance(term, Hinge) for term in spline.terms) + len(lines) > widths[0]:
+        return spline
     coef = np.vstack([spline.coef, np.zeros((len(lines), spline.coef.shape[1]))])
     grown = replace(spline, terms=(*spline.terms, *lines), coef=coef)
     units = count_units(grown, rule.module)

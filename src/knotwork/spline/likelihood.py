@@ -125,7 +125,7 @@ def fit_terms(
     ridge: float = 0.1,
     settled: float = SETTLED,
 ) -> LogitFit:
-    """Fit the logits of terms that were found, until a step promises no more than a share ``settled`` of the gain."""
+    """Fit the logits of terms, until a step promises no more than a share ``settled`` of the objective."""
     terms = search.spline.terms
     basis = evaluate_terms(terms, X)
     weight = np.ones(len(X)) if weights is None else weights
