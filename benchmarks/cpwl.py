@@ -26,10 +26,10 @@ from torch import nn
 
 import knotwork as kw
 import real_data
+from knotwork.data.split import held_out
 from knotwork.network.chain import build
-from knotwork.network.published import published_chain
-from knotwork.network.size import arora_layers, arora_units
-from knotwork.network.split import held_out
+from knotwork.network.compile.published import published_chain
+from knotwork.network.compile.size import arora_layers, arora_units
 
 # Pieces, sets, pieces of each set, features.
 LATTICES = (

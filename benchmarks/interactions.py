@@ -30,7 +30,7 @@ from sklearn.datasets import make_friedman1, make_friedman2, make_friedman3
 
 import knotwork as kw
 import real_data
-from knotwork.network.split import held_out
+from knotwork.data.split import held_out
 
 HERE = Path(__file__).parent
 FRIEDMAN: dict[str, tuple[Callable[..., Any], float]] = {

@@ -49,13 +49,13 @@ from torch import nn
 import class_data
 import real_data
 from knotwork import SplineNetClassifier, SplineNetRegressor
+from knotwork.data.split import held_out
 from knotwork.estimators.splinenet_base import StartTask
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build
-from knotwork.network.losses import LogLoss, SquaredError
-from knotwork.network.split import held_out
-from knotwork.network.starts import kaiming, spline_start
-from knotwork.network.train import Part, TrainOptions, fit_network
+from knotwork.network.start.choose import kaiming, spline_start
+from knotwork.network.train.loop import Part, TrainOptions, fit_network
+from knotwork.network.train.losses import LogLoss, SquaredError
 
 SPLINES: dict[str, int | str] = {"spline": "auto", "degree 1": 1, "degree 2": 2}
 STARTS = ("spline", "kaiming", "all epochs", "orthogonal", "lsuv")

@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from knotwork.export import export_onnx as export_onnx
     from knotwork.io import load as load
     from knotwork.io import save as save
-    from knotwork.network.convert import to_network as to_network
-    from knotwork.network.heads import init_head_ as init_head_
-    from knotwork.network.init import init_ as init_
-    from knotwork.network.regions import from_network as from_network
+    from knotwork.network.compile.convert import to_network as to_network
+    from knotwork.network.compile.regions import from_network as from_network
+    from knotwork.network.compile.size import network_size as network_size
+    from knotwork.network.compile.to_relu import to_relu as to_relu
     from knotwork.network.reshape import deepen as deepen
     from knotwork.network.reshape import reshape as reshape
     from knotwork.network.reshape import widen as widen
-    from knotwork.network.size import network_size as network_size
-    from knotwork.network.to_relu import to_relu as to_relu
-    from knotwork.network.train import train as train
+    from knotwork.network.start.heads import init_head_ as init_head_
+    from knotwork.network.start.init import init_ as init_
+    from knotwork.network.train.loop import train as train
     from knotwork.pwl.lattice import LatticePWL as LatticePWL
     from knotwork.pwl.maxsum import MaxSum as MaxSum
     from knotwork.pwl.pieces import Piece as Piece
@@ -67,16 +67,16 @@ _HOME = {
     "deepen": "knotwork.network.reshape",
     "export_onnx": "knotwork.export",
     "explain": "knotwork.explanation.explanation",
-    "from_network": "knotwork.network.regions",
-    "init_": "knotwork.network.init",
-    "init_head_": "knotwork.network.heads",
+    "from_network": "knotwork.network.compile.regions",
+    "init_": "knotwork.network.start.init",
+    "init_head_": "knotwork.network.start.heads",
     "load": "knotwork.io",
-    "network_size": "knotwork.network.size",
+    "network_size": "knotwork.network.compile.size",
     "reshape": "knotwork.network.reshape",
     "save": "knotwork.io",
-    "to_network": "knotwork.network.convert",
-    "to_relu": "knotwork.network.to_relu",
-    "train": "knotwork.network.train",
+    "to_network": "knotwork.network.compile.convert",
+    "to_relu": "knotwork.network.compile.to_relu",
+    "train": "knotwork.network.train.loop",
     "widen": "knotwork.network.reshape",
 }
 _MODULES = {"datasets": "knotwork.data.datasets"}

@@ -26,11 +26,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from knotwork import __version__
+from knotwork.arrays import Floats
 from knotwork.errors import MissingPackage, NetworkError
 from knotwork.network.activations import activation_rule
-from knotwork.network.convert import to_network
+from knotwork.network.compile.convert import to_network
 from knotwork.network.onnx_nodes import Nodes
-from knotwork.spline.model import Floats, Spline
+from knotwork.spline.model import Spline
 from knotwork.whole import whole_file
 
 if TYPE_CHECKING:

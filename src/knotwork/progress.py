@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from knotwork.network.train import History
+    from knotwork.network.train.loop import History
     from knotwork.spline.forward import Step
 
 

@@ -7,7 +7,7 @@ import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import knotwork as kw
-from knotwork.network.split import held_out
+from knotwork.data.split import held_out
 
 
 @parametrize_with_checks([kw.SplineNetRegressor(hidden=(16,), epochs=20)])

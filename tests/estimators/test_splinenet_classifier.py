@@ -9,8 +9,8 @@ from sklearn.datasets import load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import knotwork as kw
-from knotwork.network.split import held_out
-from knotwork.network.starts import CLASS_RIDGES
+from knotwork.data.split import held_out
+from knotwork.network.start.choose import CLASS_RIDGES
 
 
 @parametrize_with_checks([kw.SplineNetClassifier(hidden=(16,), epochs=20)])

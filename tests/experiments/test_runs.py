@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from knotwork.data.coordinates import Coordinates
 from knotwork.experiments.protocol import FULL, STARTS, split
 from knotwork.experiments.runs import (
     fit_start_spline,
@@ -16,7 +17,6 @@ from knotwork.experiments.runs import (
     tensors,
     train_through,
 )
-from knotwork.network.coordinates import Coordinates
 
 TINY = replace(FULL, epochs=2, widths=(32, 8))
 

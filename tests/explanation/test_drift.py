@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import knotwork as kw
+from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
 from knotwork.explanation.sparsity import shrink_chain, threshold_chain
 from knotwork.network.chain import evaluate, read_chain
-from knotwork.network.coordinates import Coordinates
 
 
 @pytest.fixture(scope="module")

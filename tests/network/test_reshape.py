@@ -10,7 +10,7 @@ from torch import nn
 import knotwork as kw
 from knotwork import Hinge, Linear, Spline, deepen, reshape, to_network, widen
 from knotwork.errors import NetworkError
-from tests.network.test_convert import DOUBLE, SINGLE, cases, run
+from tests.network.compile.test_convert import DOUBLE, SINGLE, cases, run
 
 CARRYING = ["relu", "leaky_relu", nn.LeakyReLU(-0.4), nn.LeakyReLU(2.0), "prelu", "silu", "gelu", "softplus"]
 STUCK = [("elu", None), ("relu6", (-10, 10)), ("hardtanh", (-10, 10))]

@@ -13,9 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
+    from knotwork.arrays import Floats
     from knotwork.estimators.mars import MarsRegressor
     from knotwork.estimators.splinenet import SplineNetRegressor
-    from knotwork.spline.model import Floats
 
 COLOURS = {"spline start": "blue", "random start": "dark_orange"}
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.data.split import held_out, row_numbers
 from knotwork.errors import DataError
-from knotwork.network.split import held_out, row_numbers
 
 if TYPE_CHECKING:
     from knotwork.data.files import Table

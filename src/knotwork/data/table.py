@@ -15,8 +15,8 @@ from typing import Any
 import narwhals as nw
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.errors import CategoryWarning, DataError
-from knotwork.spline.model import Floats
 
 # How many offending values or rows a message lists.
 SHOWN = 5

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from knotwork.arrays import Floats
 from knotwork.estimators.piecewise import PiecewiseRegressor, part_of, to_raw
 from knotwork.pwl.hinging import fit_hinges
 from knotwork.pwl.maxaffine import FitRules, Rows
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.selection import best_of
-from knotwork.spline.model import Floats
 
 
 class HingingHyperplanesRegressor(PiecewiseRegressor):

@@ -14,9 +14,9 @@ from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
+from knotwork.arrays import Floats
 from knotwork.data.table import TableEncoder, as_frame, learn_encoder, require_finite
 from knotwork.errors import DataError, WeightWarning
-from knotwork.spline.model import Floats
 
 
 @contextmanager

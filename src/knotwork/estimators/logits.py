@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 
-from knotwork.spline.model import Floats
+from knotwork.arrays import Floats
 
 
 class LogitMixin:

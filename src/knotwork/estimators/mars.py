@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
 
+from knotwork.arrays import Floats
 from knotwork.estimators.inputs import (
     read_response,
     read_table,
@@ -21,7 +22,6 @@ from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise
 from knotwork.progress import forward_progress
 from knotwork.spline.fit import MAX_PARENTS, fit_spline
-from knotwork.spline.model import Floats
 
 
 class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):

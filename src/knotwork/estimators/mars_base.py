@@ -13,11 +13,12 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from knotwork.arrays import Floats
 from knotwork.data.table import TableEncoder
 from knotwork.estimators.inputs import read_table
 from knotwork.spline.fit import MAX_PARENTS, FitOptions, Knot, SplineFit
 from knotwork.spline.likelihood import ClassFit
-from knotwork.spline.model import Floats, Spline
+from knotwork.spline.model import Spline
 from knotwork.spline.workers import thread_count
 
 

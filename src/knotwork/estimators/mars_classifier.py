@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from knotwork.arrays import Floats
 from knotwork.estimators.inputs import (
     read_classes,
     read_labels,
@@ -25,7 +26,6 @@ from knotwork.estimators.summary import summarise_classes
 from knotwork.progress import forward_progress
 from knotwork.spline.fit import MAX_PARENTS
 from knotwork.spline.likelihood import fit_classes
-from knotwork.spline.model import Floats
 
 
 class MarsClassifier(LogitMixin, ClassifierMixin, MarsBase):

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from knotwork.arrays import Floats
 from knotwork.estimators.piecewise import PiecewiseRegressor, part_of, to_raw
 from knotwork.pwl.lattice import LatticePWL, stack_lattices
 from knotwork.pwl.maxaffine import FitRules, Rows, fit_difference, fit_max_affine
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.selection import best_of, choose_size
-from knotwork.spline.model import Floats
 
 # Numbers of pieces that "auto" tries.
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)

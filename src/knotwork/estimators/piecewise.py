@@ -10,13 +10,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
 from sklearn.utils import check_random_state
 
+from knotwork.arrays import Floats
+from knotwork.data.split import held_out, row_numbers
 from knotwork.estimators.inputs import read_regression, read_table, unchanged_on_failure
-from knotwork.network.split import held_out, row_numbers
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxaffine import FitRules, Rows
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.selection import PiecewiseFit
-from knotwork.spline.model import Floats
 
 
 class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
 
+from knotwork.arrays import Floats
 from knotwork.estimators.inputs import read_regression, unchanged_on_failure
 from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
-from knotwork.network.losses import SquaredError
-from knotwork.network.pairs import interacting_features
-from knotwork.network.starts import RIDGES, fit_spline_to_width, ridge_refits
+from knotwork.network.start.choose import RIDGES, fit_spline_to_width, ridge_refits
+from knotwork.network.train.losses import SquaredError
 from knotwork.spline.fit import FitOptions
-from knotwork.spline.model import Floats, Spline
+from knotwork.spline.model import Spline
+from knotwork.spline.pair_test import interacting_features
 
 
 class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):

@@ -15,19 +15,20 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
+from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates, fold
+from knotwork.data.split import held_out
 from knotwork.data.table import TableEncoder
 from knotwork.estimators.inputs import read_table
 from knotwork.network.activations import NAMES, Activation, activation_rule
 from knotwork.network.chain import build, evaluate, read_chain
-from knotwork.network.coordinates import Coordinates, fold
-from knotwork.network.losses import LogLoss, Loss
 from knotwork.network.reshape import FILLS
-from knotwork.network.split import held_out
-from knotwork.network.starts import THRESHOLD, kaiming, spline_start
-from knotwork.network.train import Part, TrainOptions, fit_network
+from knotwork.network.start.choose import THRESHOLD, kaiming, spline_start
+from knotwork.network.train.loop import Part, TrainOptions, fit_network
+from knotwork.network.train.losses import LogLoss, Loss
 from knotwork.progress import epoch_progress
 from knotwork.spline.fit import FitOptions
-from knotwork.spline.model import Floats, Spline
+from knotwork.spline.model import Spline
 from knotwork.spline.workers import thread_count
 
 

@@ -14,6 +14,7 @@ from sklearn.base import ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
+from knotwork.arrays import Floats
 from knotwork.estimators.inputs import (
     read_classes,
     read_labels,
@@ -23,11 +24,11 @@ from knotwork.estimators.inputs import (
 )
 from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
-from knotwork.network.losses import LogLoss
-from knotwork.network.pairs import interacting_features
-from knotwork.network.starts import CLASS_RIDGES, THRESHOLD, fit_classes_to_width
+from knotwork.network.start.choose import CLASS_RIDGES, THRESHOLD, fit_classes_to_width
+from knotwork.network.train.losses import LogLoss
 from knotwork.spline.fit import FitOptions
-from knotwork.spline.model import Floats, Spline
+from knotwork.spline.model import Spline
+from knotwork.spline.pair_test import interacting_features
 
 # Features among which all interactions are searched for, beside those of features that a test points at.
 MOST_SEARCHED = 30

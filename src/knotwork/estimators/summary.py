@@ -9,9 +9,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from knotwork.arrays import Floats
 from knotwork.spline.fit import SplineFit
 from knotwork.spline.likelihood import ClassFit
-from knotwork.spline.model import Floats, Spline, hinges_of
+from knotwork.spline.model import Spline, hinges_of
 
 # Classes whose coefficients are shown side by side; more would not fit on a line.
 MOST_COLUMNS = 6

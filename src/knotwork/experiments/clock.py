@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from knotwork.arrays import Floats
 from knotwork.experiments.protocol import FILL, Plan, Rows, Split, split
 from knotwork.experiments.runs import (
     converted_network,
@@ -23,9 +24,8 @@ from knotwork.experiments.runs import (
     random_network,
     tensors,
 )
-from knotwork.network.train import fit_network
+from knotwork.network.train.loop import fit_network
 from knotwork.spline.fit import AUTO_KNOTS, FitOptions, fit_spline
-from knotwork.spline.model import Floats
 
 EPOCHS = 5
 

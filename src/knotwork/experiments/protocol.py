@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.data import datasets
 from knotwork.data.table import learn_encoder
-from knotwork.spline.model import Floats
 
 PAPER = "Exploiting Spline Models for the Training of Fully Connected Layers in Neural Network, arXiv 2102.06554"
 

@@ -14,15 +14,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates, fold
 from knotwork.experiments.protocol import FILL, LIGHT, Plan, Rows, Split, split
 from knotwork.network.activations import activation_rule
-from knotwork.network.balance import balance_
 from knotwork.network.chain import build, read_chain
-from knotwork.network.coordinates import Coordinates, fold
-from knotwork.network.starts import fit_spline_to_width, ridge_refits, spline_start
-from knotwork.network.train import History, Part, TrainOptions, fit_network
+from knotwork.network.compile.balance import balance_
+from knotwork.network.start.choose import fit_spline_to_width, ridge_refits, spline_start
+from knotwork.network.train.loop import History, Part, TrainOptions, fit_network
 from knotwork.spline.fit import FitOptions
-from knotwork.spline.model import Floats, Spline
+from knotwork.spline.model import Spline
 
 RELU = activation_rule("relu")
 # The default of SplineNetRegressor: large coefficients that cancel do not survive training.

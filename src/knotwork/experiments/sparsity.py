@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from knotwork.data.coordinates import Coordinates
 from knotwork.experiments.protocol import Plan, Rows, split
 from knotwork.experiments.runs import options_of, squared_errors, start_network, tensors, train_through
-from knotwork.network.coordinates import Coordinates
 
 # Name, and what it adds to the loss (in standardised units) or does to the units.
 PENALTIES: dict[str, dict[str, float]] = {

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
+from knotwork.arrays import Floats
 from knotwork.experiments.protocol import LIGHT, PUBLISHED, STARTS, Plan
-from knotwork.spline.model import Floats
 
 Record = dict[str, Any]
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork import __version__
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.contributions import contributions
 from knotwork.explanation.effects import BACKGROUND, Effect, Surface, background, effects
 from knotwork.explanation.exported import exported_model
 from knotwork.explanation.quality import error_name
 from knotwork.explanation.subject import Rows, Subject, matrix_of
-from knotwork.spline.model import Floats
 
 if TYPE_CHECKING:
     from knotwork.explanation.explanation import Explanation

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.effects import background
 from knotwork.explanation.subject import Rows, Subject, codes_of, columns_of, matrix_of
-from knotwork.spline.model import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Subject
-from knotwork.spline.model import Floats, Hinge, hinges_of
+from knotwork.spline.model import Hinge, hinges_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from knotwork.data.coordinates import Coordinates
     from knotwork.network.chain import Chain
-    from knotwork.network.coordinates import Coordinates
 
 # Share of the greatest strength above which an input that was silent counts as awake.
 AWAKE = 0.01

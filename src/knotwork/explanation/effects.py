@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Rows, Subject, codes_of, columns_of, matrix_of
-from knotwork.spline.model import Floats, hinges_of
+from knotwork.spline.model import hinges_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Subject, columns_of
-from knotwork.spline.model import Floats, Linear, Spline, hinges_of
+from knotwork.spline.model import Linear, Spline, hinges_of
 
 if TYPE_CHECKING:
     from torch import nn

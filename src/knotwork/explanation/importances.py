@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.quality import error
 from knotwork.explanation.subject import Rows, Subject, columns_of, matrix_of
-from knotwork.spline.model import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

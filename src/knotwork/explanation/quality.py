@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Rows, Subject
-from knotwork.spline.model import Floats
 
 if TYPE_CHECKING:
     import pandas as pd

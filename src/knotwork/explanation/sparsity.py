@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
     from torch import nn
 
+    from knotwork.data.coordinates import Coordinates
     from knotwork.network.chain import Chain
-    from knotwork.network.coordinates import Coordinates
 
 # Rows that the errors of a path of smaller networks are measured on.
 MOST_ROWS = 5000
@@ -55,7 +55,7 @@ class Pruned:
 
 def coordinates_for(subject: Subject, rows: Rows | None) -> Coordinates:
     """Return the coordinates of the training, or those of the data for a network that came from elsewhere."""
-    from knotwork.network.coordinates import Coordinates
+    from knotwork.data.coordinates import Coordinates
 
     if subject.coordinates is not None:
         return subject.coordinates
@@ -147,7 +147,7 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, network: Any, m
         errors = (error(subject, old, rows), error(subject, new, rows)) if rows.y is not None else None
     twin = None
     if model is not None:
-        from knotwork.network.train import History
+        from knotwork.network.train.loop import History
 
         twin = copy.copy(model)
         twin.network_ = built

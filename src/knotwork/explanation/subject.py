@@ -14,16 +14,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.data.table import Column, TableEncoder, as_frame, require_finite
 from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxsum import MaxSum
-from knotwork.spline.model import Floats, Spline, Term
+from knotwork.spline.model import Spline, Term
 
 if TYPE_CHECKING:
+    from knotwork.data.coordinates import Coordinates
     from knotwork.network.chain import Chain
-    from knotwork.network.coordinates import Coordinates
-    from knotwork.network.train import History
+    from knotwork.network.train.loop import History
     from knotwork.spline.fit import SplineFit
 
 
@@ -146,7 +147,7 @@ def _least_squares(fit: Any) -> SplineFit | None:
 def _as_network(model: Any) -> Any:
     import torch
 
-    from knotwork.network.convert import to_network
+    from knotwork.network.compile.convert import to_network
 
     return to_network(model, dtype=torch.float64)
 

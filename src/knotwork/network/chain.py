@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
-from knotwork.spline.model import Floats
 
 
 @dataclass(frozen=True)

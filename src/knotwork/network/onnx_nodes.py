@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
-from knotwork.spline.model import Floats
 
 
 class Nodes:

@@ -20,11 +20,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from knotwork.arrays import Floats
+from knotwork.data.split import row_numbers
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Kind
 from knotwork.network.chain import Chain, Layer, build, placement, read_chain
-from knotwork.network.split import row_numbers
-from knotwork.spline.model import Floats
 
 FILLS = ("hinge", "random", "zero")
 # Rows looked at to place new units: quantiles to a few percent are enough, and all rows would cost more than a spline.

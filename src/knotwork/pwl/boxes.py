@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
-from knotwork.spline.model import Floats
 
 
 def read_box(box: Any, features: int) -> Floats:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.spatial import ConvexHull, QhullError
 
-from knotwork.spline.model import Floats
+from knotwork.arrays import Floats
 
 # Points of a cell, as a multiple of the dimension, beyond which those inside are looked for and dropped.
 MANY = 12

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.optimize import linprog
 
-from knotwork.spline.model import Floats
+from knotwork.arrays import Floats
 
 # What a linear program may be off, relative to its coefficients.
 SOLVER = 1e-7

@@ -16,9 +16,10 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import check_is_fitted
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.pwl.interpolation import bends_spline, table_spline
-from knotwork.spline.model import Floats, Hinge, Linear, Spline, Term
+from knotwork.spline.model import Hinge, Linear, Spline, Term
 
 # Rows on which the spline is compared with the model, and how close it has to be, relative to the sizes of its parts.
 CHECKED_ROWS, CLOSE = 64, 1e-6

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.pwl.maxaffine import FitRules, Rows, affine_fit, fit_max_affine
 from knotwork.pwl.maxsum import MaxSum
-from knotwork.spline.model import Floats
 
 # A hinge has to lower the RSS by this share of what it was to begin with.
 LEAST_GAIN = 1e-4

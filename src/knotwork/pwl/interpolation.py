@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
-from knotwork.spline.model import Floats, Hinge, Linear, Spline, Term
+from knotwork.spline.model import Hinge, Linear, Spline, Term
 
 # Simplices of a triangulation that are still turned into a lattice: the sets grow with their square at least.
 MOST_SIMPLICES = 200

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
-from knotwork.spline.model import Floats
 
 Sets = tuple[tuple[int, ...], ...]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.spline.model import Floats
+from knotwork.arrays import Floats
 
 Labels = NDArray[np.intp]
 # Rounds without a better fit after which the alternation stops.

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
-from knotwork.spline.model import Floats
 
 # Pieces beyond which a sum is not multiplied out into a lattice.
 MOST_PIECES = 20_000

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull, HalfspaceIntersection
 
+from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.pwl.cells import clip, cut
 from knotwork.pwl.lattice import LatticePWL, stack_lattices
-from knotwork.spline.model import Floats
 
 # Differences of values, relative to the largest value on the pieces, that count as none.
 CLOSE = 1e-9

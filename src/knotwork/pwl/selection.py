@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.pwl.maxaffine import Rows
-from knotwork.spline.model import Floats
 
 # Sizes in a row that are no better than the best before the search stops.
 PATIENCE = 3

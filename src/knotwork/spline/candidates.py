@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled_reduction
-from knotwork.spline.model import Floats
 
 # A candidate's products with the columns of the span, and beside them its norm and its products with the residual.
 Known = tuple[Floats, float, Floats]

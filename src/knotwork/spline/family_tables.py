@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.candidates import BETTER, STRIP, Known, orthogonalise
 from knotwork.spline.compiled import compiled, compiled_reduction
-from knotwork.spline.model import Floats
 from knotwork.spline.moments.moments import ChildOpening
 
 # What is known of a strip of knots, one after the other: norms and bases of both children, their products with each

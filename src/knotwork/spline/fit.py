@@ -9,10 +9,11 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.forward import Step, forward
 from knotwork.spline.interactions import Interactions
 from knotwork.spline.knots import CandidateGrid, Spans, choose_candidates, default_spans, rows_at
-from knotwork.spline.model import Floats, Hinge, Linear, Min, Product, Spline, Term
+from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import Hinges, Opening, TermTable
 from knotwork.spline.prune import PruningPath, prune

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.candidates import BETTER, Known
 from knotwork.spline.family_tables import FamilyTables
 from knotwork.spline.knots import child_candidates
-from knotwork.spline.model import Floats
 from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 
 # Knots per feature that children may have; more of them cost time and gain nothing that can be measured.

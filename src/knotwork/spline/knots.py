@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled, compiled_reduction
-from knotwork.spline.model import Floats
 from knotwork.spline.workers import Workers
 
 # Above this many rows, knots are taken from a fixed sample of them: quantiles of 65 536 rows are as good as any,

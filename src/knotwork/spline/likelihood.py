@@ -15,11 +15,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import CHUNK, Floats
 from knotwork.errors import DataError
 from knotwork.spline.fit import FitOptions, Knot, SplineFit, default_max_terms, fit_spline
 from knotwork.spline.forward import Step
 from knotwork.spline.logits import SETTLED, LogitFit, fit_logits
-from knotwork.spline.model import CHUNK, Floats, Spline, Term
+from knotwork.spline.model import Spline, Term
 
 
 @dataclass(frozen=True)

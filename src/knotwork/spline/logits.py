@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from knotwork.spline.model import CHUNK, Floats
+from knotwork.arrays import CHUNK, Floats
 
 # Rows' values in single or double precision.
 Array = NDArray[np.floating]

@@ -11,14 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from knotwork.arrays import CHUNK, Floats
 from knotwork.errors import DataError
-
-Floats = NDArray[np.float64]
-
-# Rows evaluated at a time: the basis of one chunk (rows × terms) stays in the processor's cache.
-CHUNK = 4096
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled
 from knotwork.spline.forward import ForwardPass
-from knotwork.spline.model import Floats
 from knotwork.spline.rules import gcv
 
 

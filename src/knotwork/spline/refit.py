@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.forward import ForwardPass
-from knotwork.spline.model import Floats
 from knotwork.spline.moments.moments import RowSums, TermTable
 
 # The residual's products are exact to rounding, so each pass gains as many digits as the factor has: the second

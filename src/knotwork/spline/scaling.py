@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled, compiled_reduction
-from knotwork.spline.model import Floats
 from knotwork.spline.workers import Workers, row_blocks
 
 

@@ -20,9 +20,9 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled
 from knotwork.spline.knots import CandidateGrid
-from knotwork.spline.model import Floats
 from knotwork.spline.moments.child_opening import open_children
 from knotwork.spline.moments.evaluate import encode
 from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable

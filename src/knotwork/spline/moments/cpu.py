@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.knots import CandidateGrid
-from knotwork.spline.model import Floats
 from knotwork.spline.moments.children import CpuChildren
 from knotwork.spline.moments.evaluate import encode, evaluate_term
 from knotwork.spline.moments.moments import Opening, Residual, TermTable

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled
-from knotwork.spline.model import Floats
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.moments import TermTable
 

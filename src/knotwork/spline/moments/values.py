@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.spline.model import Floats
+from knotwork.arrays import Floats
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.moments import TermTable
 

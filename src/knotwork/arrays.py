@@ -1,0 +1,10 @@
+"""The arrays that everything here computes with."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+# Rows of a table that are worked on at a time: what they take stays in the processor's cache.
+CHUNK = 4096

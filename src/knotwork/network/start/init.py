@@ -1,0 +1,313 @@
+"""init_: set the weights of somebody's own network, in place, to those of a spline of the data."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates, fold
+from knotwork.errors import NetworkError, ScaleWarning
+from knotwork.network.activations import Activation
+from knotwork.network.chain import Chain, Layer, build
+from knotwork.network.compile.assemble import count_units
+from knotwork.network.reshape import FILLS
+from knotwork.network.start.choose import (
+    CLASS_RIDGES,
+    RIDGES,
+    THRESHOLD,
+    fit_classes_to_width,
+    fit_spline_to_width,
+    ridge_refits,
+    spline_start,
+)
+from knotwork.network.start.find import find_chain
+from knotwork.network.train.losses import LogLoss, SquaredError
+from knotwork.network.train.targets import Target, read_target
+from knotwork.spline.fit import FitOptions
+from knotwork.spline.model import Spline
+from knotwork.spline.workers import thread_count
+
+# Rows on which the module is run to see that it computes the spline.
+CHECKED_ROWS = 1024
+# Ratio of the features' deviations, or of a mean to its deviation, that training will suffer from.
+WILD = 1e3
+
+
+@dataclass(frozen=True)
+class InitReport:
+    """What ``init_`` did.
+
+    spline : what the module computes now, up to rounding (or the bound of a smooth activation)
+    units : hidden units that the function needs, of each layer; the others are live and add nothing yet
+    max_difference, mean_difference : |module − spline| on some of the rows
+    seconds : time taken
+    task : "regression" or "classification"
+    classes : the labels in the order of the outputs (of two, the one output is the log-odds of the second)
+    """
+
+    spline: Spline
+    units: tuple[int, ...]
+    max_difference: float
+    mean_difference: float
+    seconds: float
+    task: str = "regression"
+    classes: tuple[Any, ...] | None = None
+
+
+def init_(
+    module: nn.Module,
+    X: Any,
+    y: Any,
+    *,
+    task: str = "auto",
+    fill: str = "hinge",
+    max_terms: int | None = None,
+    max_degree: int = 1,
+    penalty: float | None = None,
+    threshold: float = THRESHOLD,
+    ridge: float | None = None,
+    sample_weight: ArrayLike | None = None,
+    random_state: int | None = None,
+    n_jobs: int | None = None,
+) -> InitReport:
+    """Set the weights of a network in place so that it computes a spline fitted to the data.
+
+    Parameters
+    ----------
+    module : a chain of Linear layers with an activation in between (a module each, one for all, or ReLU called in
+        ``forward``); Dropout, Flatten and Identity may stand anywhere. dtype, device and everything else about it stay
+        as they are
+    X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them; for classes (N,) labels
+    task : "regression", "classification" (the outputs become logits; one output tells two classes apart) or "auto":
+        classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
+    fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; a ridge of
+        None is 1e-3 for numbers and 1 for classes
+    max_degree : most features in a term; each degree takes a hidden layer
+
+    Returns
+    -------
+    InitReport. If anything is wrong an error says what, and the module is exactly as it was.
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> X, y = kw.datasets.load_wine_quality("red")
+    >>> X = (X - X.mean()) / X.std()
+    >>> net = nn.Sequential(nn.Linear(11, 64), nn.ReLU(), nn.Dropout(0.1), nn.Linear(64, 1))
+    >>> report = init_(net, X, y, random_state=0)
+    >>> report.max_difference < 1e-3
+    True
+    """
+    start = time.perf_counter()
+    require_options(fill, max_terms, max_degree, penalty, threshold, ridge)
+    linears, rule = find_chain(module)
+    rows, target = _read(X, y, linears, task)
+    outputs = linears[-1].out_features
+    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (len(rows),) or not np.isfinite(weight).all() or (weight <= 0).any():
+        raise NetworkError(f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape}")
+    loss = SquaredError() if target.classes is None else LogLoss(outputs)
+    coordinates = loss.coordinates(rows, target.values, weight)
+    _warn_of_scales(coordinates)
+    widths = tuple(layer.out_features for layer in linears[:-1])
+    require_room(widths, outputs)
+    options = FitOptions(
+        max_terms=max_terms, max_degree=max_degree, penalty=penalty, threads=thread_count(n_jobs),
+        threshold=threshold,
+    )  # fmt: skip
+    names = [f"x{k}" for k in range(rows.shape[1])]
+    weights = None if sample_weight is None else weight
+    spline = fit_start(rows, target, outputs, weights, names, options, rule, widths, ridge)
+    rng = np.random.default_rng(random_state)
+    chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
+
+    size = coordinates.y_scale + np.abs(coordinates.y_centre).max()
+    difference = place_(module, linears, chain, _shown(module, X), spline(rows[:CHECKED_ROWS]), float(size))
+    return InitReport(
+        spline=spline,
+        units=units_of(spline, rule, widths, outputs),
+        max_difference=float(difference.max()),
+        mean_difference=float(difference.mean()),
+        seconds=time.perf_counter() - start,
+        task=target.task,
+        classes=target.classes,
+    )
+
+
+def require_options(
+    fill: str, max_terms: int | None, max_degree: int, penalty: float | None, threshold: float | None,
+    ridge: float | None,
+) -> None:  # fmt: skip
+    """Refuse options of a start that cannot be."""
+    for fine, text, got in (
+        (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
+        (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
+        (not isinstance(max_degree, str) and max_degree >= 1, "max_degree must be at least 1", max_degree),
+        (penalty is None or penalty >= -1, "penalty must be at least -1", penalty),
+        (threshold is None or 0 <= threshold < 1, "threshold must be at least 0 and less than 1", threshold),
+        (ridge is None or 0 <= ridge < np.inf, "ridge must be 0 or positive", ridge),
+    ):
+        if not fine:
+            raise NetworkError(f"{text}, got {got!r}")
+
+
+def require_room(widths: Sequence[int], outputs: int) -> None:
+    """Refuse layers behind the first that cannot carry the outputs."""
+    for k, width in enumerate(widths[1:], start=1):
+        if width < 2 * outputs:
+            raise NetworkError(
+                f"hidden layer {k} needs a width of at least {2 * outputs} to carry the outputs, got {width}"
+            )
+
+
+def units_of(spline: Spline, rule: Activation, widths: Sequence[int], outputs: int) -> tuple[int, ...]:
+    """Count the units that the function needs in each hidden layer."""
+    units = count_units(spline, rule.module)
+    return (*units, *(2 * outputs for _ in widths[len(units) :]))
+
+
+def fit_start(
+    rows: Floats,
+    target: Target,
+    outputs: int,
+    weight: Floats | None,
+    names: Sequence[str],
+    options: FitOptions,
+    rule: Activation,
+    widths: Sequence[int],
+    ridge: float | None,
+) -> Spline:
+    """Fit the spline that a network of these hidden widths is to compute: (N, d) → (N, outputs)."""
+    if target.classes is None:
+        spline = fit_spline_to_width(rows, target.values, weight, names, options, rule, widths)
+        each = np.ones(len(rows)) if weight is None else weight
+        coordinates = Coordinates.of(rows, target.values, each)
+        ridges = RIDGES[:1] if ridge is None else (ridge,)
+        return ridge_refits(spline, rows, target.values, each, ridges, coordinates)[0]
+    splines = fit_classes_to_width(
+        rows, target.values, len(target.classes), weight, names, options, rule, widths,
+        CLASS_RIDGES[1:2] if ridge is None else (ridge,),
+    )  # fmt: skip
+    spline = next(splines)
+    return as_logits(spline) if outputs == 2 else spline
+
+
+def as_logits(spline: Spline) -> Spline:
+    """Write log-odds as two logits."""
+    half = np.array([-0.5, 0.5])
+    return replace(spline, intercept=half * spline.intercept, coef=spline.coef * half)
+
+
+def place_(
+    module: nn.Module, linears: list[nn.Linear], chain: Chain, shown: Tensor, expected: Floats, size: float
+) -> Floats:
+    """Set the weights and run the module on rows to see that it computes what is expected; else nothing has changed.
+
+    Returns |module − expected|: (rows, outputs). ``size`` is that of the outputs.
+    """
+    expected = expected.reshape(len(shown), -1)
+    before = [{name: value.clone() for name, value in layer.state_dict().items()} for layer in linears]
+    try:
+        _set_weights(linears, (*chain.hidden, chain.output))
+        difference: Floats = np.abs(_run(module, shown, expected.shape) - expected)
+        precision = 1e-9 if linears[0].weight.dtype == torch.float64 else 1e-3
+        # What the dtype does to the spline on inputs of this scale is not the module's fault.
+        rounding = np.abs(_run(build(chain, shown.dtype, shown.device), shown.flatten(1), expected.shape) - expected)
+        if not difference.max() <= precision * size + chain.conversion.bound + 2 * rounding.max():
+            raise NetworkError(
+                f"the module does not run its Linear layers in the order of their definition with "
+                f"{type(chain.activation.module).__name__} in between (off by {difference.max():.3g} on the data); "
+                f"pass the part of it that does"
+            )
+    except BaseException:
+        for layer, state in zip(linears, before, strict=True):
+            layer.load_state_dict(state)
+        raise
+    return difference
+
+
+def _read(X: Any, y: Any, linears: list[nn.Linear], task: str) -> tuple[Floats, Target]:
+    rows = _to_numpy(X)
+    rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
+    if rows.ndim != 2 or rows.shape[1] != linears[0].in_features:
+        raise NetworkError(f"the first Linear takes {linears[0].in_features} features, got X of shape {rows.shape}")
+    outputs = linears[-1].out_features
+    target = read_target(y, outputs, task)
+    require_target(target, len(rows), outputs)
+    if not np.isfinite(rows).all():
+        raise NetworkError("X must be finite, got NaN or inf; leave those rows out or fill them in")
+    return rows, target
+
+
+def require_target(target: Target, rows: int, outputs: int) -> None:
+    """Refuse targets that do not fit the rows and the outputs, or that there is nothing to learn from."""
+    if target.classes is None and target.values.shape != (rows, outputs):
+        raise NetworkError(
+            f"y must have one row per row of X and one column per output, here {(rows, outputs)}, got "
+            f"{target.values.shape}"
+        )
+    if len(target.values) != rows:
+        raise NetworkError(f"y must have one label per row of X, here {rows}, got {len(target.values)}")
+    if rows < 2:
+        raise NetworkError(f"a spline needs at least 2 rows, got {rows}")
+    if target.classes is not None and len(np.unique(target.values)) < 2:
+        raise NetworkError("y must hold at least 2 classes, got one; add rows of another class")
+    if not np.isfinite(target.values).all():
+        raise NetworkError("y must be finite, got NaN or inf; leave those rows out or fill them in")
+
+
+def _to_numpy(values: Any) -> Floats:
+    if isinstance(values, Tensor):
+        values = values.detach().to("cpu", torch.float64).numpy()
+    return np.asarray(values, dtype=np.float64)
+
+
+def _warn_of_scales(coordinates: Coordinates) -> None:
+    scale, centre = coordinates.x_scale, np.abs(coordinates.x_centre)
+    if scale.max() > WILD * scale.min() or (centre > WILD * scale).any():
+        warnings.warn(
+            f"the features' deviations run from {scale.min():.3g} to {scale.max():.3g} and their means to "
+            f"{centre.max():.3g}: the start is right, but training will be slow; standardise X first",
+            ScaleWarning,
+            stacklevel=3,
+        )
+
+
+def _set_weights(linears: list[nn.Linear], layers: tuple[Layer, ...]) -> None:
+    with torch.no_grad():
+        for linear, layer in zip(linears, layers, strict=True):
+            linear.weight.copy_(layer.weight)
+            linear.bias.copy_(layer.bias)
+
+
+def _shown(module: nn.Module, X: Any) -> Tensor:
+    """Return some of the rows as they came, for the module to run on."""
+    rows = X[:CHECKED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(_to_numpy(X)[:CHECKED_ROWS].copy())
+    first = next(module.parameters())
+    return rows.detach().to(first.device, first.dtype)
+
+
+def _run(module: nn.Module, rows: Tensor, shape: tuple[int, ...]) -> Floats:
+    """Run a module as it will be used: (N, …) → (N, p)."""
+    training = [(m, m.training) for m in module.modules()]
+    module.eval()
+    try:
+        with torch.no_grad():
+            out = module(rows)
+    finally:
+        for m, flag in training:
+            m.training = flag
+    if not isinstance(out, Tensor) or out.numel() != np.prod(shape):
+        got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
+        raise NetworkError(f"the module must return a tensor of shape {shape} for these rows, got {got}")
+    values: Floats = out.to("cpu", torch.float64).numpy().reshape(shape)
+    return values
