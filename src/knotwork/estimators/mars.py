@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from knotwork.arrays import Floats
+from knotwork.data.coordinates import mean_and_std
 from knotwork.estimators.inputs import (
     read_response,
     read_table,
     read_training_table,
     read_weights,
-    unchanged_on_failure,
 )
 from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise
@@ -121,13 +121,6 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         )  # fmt: skip
         self.scale_responses = scale_responses
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the spline: X (N, d) table or array, y (N,) or (N, p), weights (N,) not negative."""
-        with unchanged_on_failure(self):
-            self._fit(X, y, sample_weight)
-        return self
-
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         matrix, encoder = read_training_table(self, X)
         response = read_response(y, len(matrix))
@@ -137,7 +130,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
             matrix, response, weights = matrix[kept], response[kept], weights[kept]
         targets = response.reshape(len(response), -1)
         scaled = self.scale_responses and targets.shape[1] > 1
-        scale = _deviations(targets, weights) if scaled else np.ones(targets.shape[1])
+        scale = mean_and_std(targets, weights)[1] if scaled else np.ones(targets.shape[1])
         with forward_progress(bool(self.verbose)) as report:
             fitted = fit_spline(
                 matrix,
@@ -163,14 +156,3 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
 
     def _summarise(self) -> str:
         return summarise(self.fit_)
-
-
-def _deviations(y: Floats, weights: Floats | None) -> Floats:
-    """Return the standard deviations of responses, 1 for a constant one: (N, p) → (p,)."""
-    # Halved range first: squares of 1e200 do not exist.
-    width = y.max(axis=0) / 2 - y.min(axis=0) / 2
-    width = np.where(width > 0, width, 1.0)
-    inner = y / width
-    mean = np.average(inner, axis=0, weights=weights)
-    deviation: Floats = np.sqrt(np.average(np.square(inner - mean), axis=0, weights=weights)) * width
-    return np.where(deviation > 0, deviation, 1.0)

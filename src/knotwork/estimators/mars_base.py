@@ -9,12 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from knotwork.arrays import Floats
 from knotwork.data.table import TableEncoder
+from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_table
 from knotwork.spline.fit import MAX_PARENTS, FitOptions, Knot, SplineFit
 from knotwork.spline.likelihood import ClassFit
@@ -22,7 +23,7 @@ from knotwork.spline.model import Spline
 from knotwork.spline.workers import thread_count
 
 
-class MarsBase(TransformerMixin, BaseEstimator):
+class MarsBase(TransformerMixin, Estimator):
     """A fitted spline behind a scikit-learn face; subclasses set ``fit_`` and ``encoder_``."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {

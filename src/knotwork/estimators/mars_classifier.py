@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from knotwork.arrays import Floats
@@ -18,7 +18,6 @@ from knotwork.estimators.inputs import (
     read_table,
     read_training_table,
     read_weights,
-    unchanged_on_failure,
 )
 from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.mars_base import MarsBase, at_rows
@@ -105,13 +104,6 @@ max_parents
         )  # fmt: skip
         self.class_weight = class_weight
         self.ridge = ridge
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the logits: X (N, d) table or array, y (N,) labels of any kind, weights (N,) not negative."""
-        with unchanged_on_failure(self):
-            self._fit(X, y, sample_weight)
-        return self
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         matrix, encoder = read_training_table(self, X)

@@ -9,17 +9,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError, NetworkError
-from knotwork.network.activations import Activation, activation_rule
-from knotwork.network.chain import Chain, Layer, build
-from knotwork.network.compile.assemble import box_sides, spline_chain
-from knotwork.network.compile.piecewise import piecewise_chain, rescale_piecewise
+from knotwork.network.activations import activation_rule
+from knotwork.network.chain import Layer, build
+from knotwork.network.compile.function import Function, function_chain
 from knotwork.network.compile.units import require_piecewise_linear
+from knotwork.pwl.boxes import read_box
 from knotwork.pwl.lattice import LatticePWL
-from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.sources import as_pwl
-from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term, knots_by_feature
+from knotwork.spline.model import Spline, knots_by_feature
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -72,19 +71,18 @@ def to_network(
     function = as_function(model)
     rule = activation_rule(activation)
     if fold:
-        return build(_chain(function, rule, tolerance, box), dtype)
-    centre, scale = _feature_units(model, function)
-    inner = _rescale(function, centre, scale)
-    sides = None if box is None else box_sides(box, len(centre))
-    chain = _chain(inner, rule, tolerance, None if sides is None else (sides - centre) / scale)
-    conversion = chain.conversion
-    if sides is not None and conversion.box is not None:
-        conversion = replace(conversion, box=torch.from_numpy(sides))
-    prefix = Layer(torch.diag(torch.from_numpy(1 / scale)), torch.from_numpy(-centre / scale))
-    return build(replace(chain, prefix=prefix, conversion=conversion), dtype)
+        return build(function_chain(function, rule, tolerance=tolerance, box=box), dtype)
+    c = _feature_coordinates(model, function)
+    inner_box = None if box is None else c.features(read_box(box, len(c.x_centre), flat=True))
+    chain = function_chain(function.in_coordinates(c), rule, tolerance=tolerance, box=inner_box)
+    if chain.conversion.box is not None:
+        raw = torch.from_numpy(read_box(box, len(c.x_centre), flat=True))
+        chain = replace(chain, conversion=replace(chain.conversion, box=raw))
+    prefix = Layer(torch.diag(torch.from_numpy(1 / c.x_scale)), torch.from_numpy(-c.x_centre / c.x_scale))
+    return build(replace(chain, prefix=prefix), dtype)
 
 
-def as_function(model: Any) -> Spline | LatticePWL | MaxSum:
+def as_function(model: Any) -> Function:
     """Return the function of a model; what has none becomes a network no more."""
     try:
         function = as_pwl(model)
@@ -95,63 +93,18 @@ def as_function(model: Any) -> Spline | LatticePWL | MaxSum:
     return function
 
 
-def _chain(function: Spline | LatticePWL | MaxSum, rule: Activation, tolerance: float | None, box: Any) -> Chain:
-    if isinstance(function, Spline):
-        return spline_chain(function, rule, tolerance=tolerance, box=box)
-    sides = None if box is None else box_sides(box, function.inputs)
-    return piecewise_chain(function, rule, tolerance=tolerance, sides=sides)
-
-
-def _rescale(function: Spline | LatticePWL | MaxSum, centre: Floats, scale: Floats) -> Spline | LatticePWL | MaxSum:
-    if isinstance(function, Spline):
-        return rescale_spline(function, centre, scale)
-    return rescale_piecewise(function, centre, scale)
-
-
-def _feature_units(model: Any, spline: Spline | LatticePWL | MaxSum) -> tuple[Floats, Floats]:
-    """Centre and scale of the features: those of the training rows if the model remembers them, else of the knots."""
+def _feature_coordinates(model: Any, function: Function) -> Coordinates:
+    """Coordinates of the features: those of the training rows if the model remembers them, else of the knots."""
     fit = getattr(model, "fit_", None)
+    if not isinstance(function, Spline):
+        d, outputs = function.inputs, len(function.outputs if isinstance(function, LatticePWL) else function.affine)
+    else:
+        d, outputs = len(function.feature_names), function.intercept.size
     if fit is not None:
-        return fit.feature_centre, fit.feature_scale
-    if not isinstance(spline, Spline):  # nothing says where its data lie
-        return np.zeros(spline.inputs), np.ones(spline.inputs)
-    d = len(spline.feature_names)
+        return Coordinates.of_features(fit.feature_centre, fit.feature_scale, outputs)
     centre, scale = np.zeros(d), np.ones(d)
-    for f, knots in knots_by_feature(spline.terms).items():
-        centre[f] = np.mean(knots)
-        scale[f] = np.std(knots) or abs(centre[f]) or 1.0
-    return centre, scale
-
-
-def rescale_spline(
-    spline: Spline, centre: Floats, scale: Floats, y_centre: Floats | float = 0.0, y_scale: Floats | float = 1.0
-) -> Spline:
-    """Return g with g((x − centre)/scale) = (f(x) − y_centre)/y_scale.
-
-    The first slope of a Min stays; the others take the ratio of the scales, so that powers of two are exact.
-    """
-
-    def moved(hinge: Hinge) -> Hinge:
-        f = hinge.feature
-        return Hinge(f, float((hinge.knot - centre[f]) / scale[f]), hinge.sign)
-
-    terms: list[Term] = []
-    intercept = spline.intercept.copy()
-    coef = spline.coef.copy()
-    for m, term in enumerate(spline.terms):
-        first = term.features[0]
-        match term:
-            case Linear():
-                intercept += spline.coef[m] * centre[first]
-                terms.append(term)
-            case Hinge():
-                terms.append(moved(term))
-            case Min():
-                ratios = [float(scale[f] / scale[first]) for f in term.features]
-                slopes = tuple(slope * ratio for slope, ratio in zip(term.slopes, ratios, strict=True))
-                terms.append(Min(tuple(map(moved, term.hinges)), slopes))
-            case Product():
-                coef[m] *= np.prod(scale[list(term.features[1:])])
-                terms.append(Product(tuple(map(moved, term.hinges))))
-        coef[m] *= scale[first]
-    return Spline(tuple(terms), (intercept - y_centre) / y_scale, coef / y_scale, spline.feature_names)
+    if isinstance(function, Spline):  # nothing says where the data of the others lie
+        for f, knots in knots_by_feature(function.terms).items():
+            centre[f] = np.mean(knots)
+            scale[f] = np.std(knots) or abs(centre[f]) or 1.0
+    return Coordinates.of_features(centre, scale, outputs)
