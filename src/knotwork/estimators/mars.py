@@ -63,7 +63,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     max_parents : int, default 20
         Terms whose interactions are searched at a time; those that would have helped least leave the list.
     scale_responses : bool, default False
-        With several responses: let each count by its own deviation in the search, whatever its unit. False adds up
+        With several responses: let each count by its own std in the search, whatever its unit. False adds up
         their squared errors as they are, so that a response in small units hardly counts. The coefficients are those of
         the responses as given either way; ``gcv_`` and ``rss_`` are sums over the scaled ones if True.
 
@@ -74,7 +74,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     feature_importances_ : (n_features_in_,) rise in RSS without the feature, scaled to sum 1
     knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that carry their values
     encoder_ : TableEncoder, from the table to the columns of ``spline_``
-    fit_ : SplineFit, the whole record
+    fit_ : SplineFit, the whole record: ``spline``, ``knots``, ``quality``, ``features`` (mean and std) and
+        ``selection`` (the forward pass and what pruning kept) in the units of the data, ``standardised`` in those of
+        the search
 
     Notes
     -----
@@ -137,7 +139,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
             matrix, response, weights = matrix[kept], response[kept], weights[kept]
         targets = response.reshape(len(response), -1)
         scaled = self.scale_responses and targets.shape[1] > 1
-        scale = _deviations(targets, weights) if scaled else np.ones(targets.shape[1])
+        scale = _stds(targets, weights) if scaled else np.ones(targets.shape[1])
         with forward_progress(bool(self.verbose)) as report:
             fitted = fit_spline(
                 matrix,
@@ -165,12 +167,12 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         return summarise(self.fit_)
 
 
-def _deviations(y: Floats, weights: Floats | None) -> Floats:
-    """Return the standard deviations of responses, 1 for a constant one: (N, p) → (p,)."""
+def _stds(y: Floats, weights: Floats | None) -> Floats:
+    """Return the stds of responses, 1 for a constant one: (N, p) → (p,)."""
     # Halved range first: squares of 1e200 do not exist.
     width = y.max(axis=0) / 2 - y.min(axis=0) / 2
     width = np.where(width > 0, width, 1.0)
     inner = y / width
     mean = np.average(inner, axis=0, weights=weights)
-    deviation: Floats = np.sqrt(np.average(np.square(inner - mean), axis=0, weights=weights)) * width
-    return np.where(deviation > 0, deviation, 1.0)
+    std: Floats = np.sqrt(np.average(np.square(inner - mean), axis=0, weights=weights)) * width
+    return np.where(std > 0, std, 1.0)

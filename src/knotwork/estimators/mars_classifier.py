@@ -59,7 +59,7 @@ max_parents
     gcv_, grsq_, rss_, rsq_ : float, of the least-squares fit to the indicators that found the terms
     feature_importances_ : (n_features_in_,) rise in deviance without the column (Wald's statistic), scaled to sum 1
     knots_, encoder_ : as in MarsRegressor
-    fit_ : ClassFit, the whole record
+    fit_ : ClassFit, the whole record; its ``search`` is the SplineFit to the class indicators that found the terms
 
     Examples
     --------

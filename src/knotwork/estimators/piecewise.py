@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_c
 from sklearn.utils import check_random_state
 
 from knotwork.arrays import Floats
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.data.split import held_out, row_numbers
 from knotwork.estimators.inputs import read_regression, read_table, unchanged_on_failure
 from knotwork.pwl.lattice import LatticePWL
@@ -53,7 +54,7 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             sizes.append(tuple(tried))
             errors.append(tuple(error))
         self.pwl_ = self._together(functions, centre, scale)
-        self.fit_ = PiecewiseFit(centre, scale, tuple(sizes), tuple(errors))
+        self.fit_ = PiecewiseFit(FeatureMoments(centre, scale), tuple(sizes), tuple(errors))
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1
 

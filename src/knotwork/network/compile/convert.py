@@ -112,7 +112,7 @@ def _feature_units(model: Any, spline: Spline | LatticePWL | MaxSum) -> tuple[Fl
     """Centre and scale of the features: those of the training rows if the model remembers them, else of the knots."""
     fit = getattr(model, "fit_", None)
     if fit is not None:
-        return fit.feature_centre, fit.feature_scale
+        return fit.features.centre, fit.features.std
     if not isinstance(spline, Spline):  # nothing says where its data lie
         return np.zeros(spline.inputs), np.ones(spline.inputs)
     d = len(spline.feature_names)

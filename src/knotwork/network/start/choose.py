@@ -21,10 +21,11 @@ from knotwork.network.chain import Chain
 from knotwork.network.compile.assemble import count_units, spline_chain
 from knotwork.network.compile.convert import rescale_spline
 from knotwork.network.reshape import reshape_chain
-from knotwork.spline.fit import FitOptions, SplineFit, default_max_terms, fit_spline
+from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
 from knotwork.spline.logits import LogitFit
 from knotwork.spline.model import Hinge, Linear, Product, Spline
+from knotwork.spline.result import SplineFit
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
 # data. Rows that the fit has not seen can tell which; without them the smaller one is taken.
@@ -170,7 +171,7 @@ def _narrowed(
                 units = list(count_units(found.spline, rule.module))
             excess = max(need - width for need, width in zip(units, widths, strict=False))
             if excess <= 0:
-                if best is None or found.gcv < best.gcv:
+                if best is None or found.quality.gcv < best.quality.gcv:
                     best = found
                 break
             narrowed = True
