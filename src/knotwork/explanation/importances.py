@@ -1,6 +1,6 @@
 """How much each column matters, by several measures that need not agree.
 
-coefficient : Σ over the column's terms of |β| times the term's standard deviation, in units of the response
+coefficient : Σ over the column's terms of |β| times the term's std, in units of the response
 subsets, gcv, rss : as R's ``evimp`` counts them, over the best subset of each size from two terms up to the spline's:
     in how many subsets the column appears, and the decreases in GCV and RSS from one size to the next, summed over
     the subsets that it appears in; square roots, scaled to 100 at most

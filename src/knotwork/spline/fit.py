@@ -28,8 +28,7 @@ from knotwork.spline.workers import Workers
 AUTO_KNOTS = 255
 # Terms that may have children at a time.
 MAX_PARENTS = 20
-# Where an automatic choice of the degree ends, and the ratio of its GCV to the best one that a higher degree must be
-# below.
+# Where an automatic choice of the degree ends, and what the GCV of a higher degree must be below, over the best one.
 MAX_AUTO_DEGREE = 3
 MAX_GCV_RATIO = 0.99
 # Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.

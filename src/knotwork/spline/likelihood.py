@@ -141,7 +141,7 @@ def class_shares(codes: NDArray[np.intp], classes: int, weights: Floats | None) 
 
 
 def default_terms(rows: int, features: int, degree: int) -> int:
-    """Most terms of the search: as in regression, but no fewer than √N, because a label says less than a number."""
+    """Maximum number of terms of the search: as in regression, but at least √N; a label says less than a number."""
     return max(default_max_terms(features, degree), min(200, int(np.sqrt(rows))) + 1)
 
 
