@@ -27,28 +27,28 @@ from knotwork.spline.fit import MAX_PARENTS, fit_spline
 class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     """Multivariate adaptive regression splines, one histogram pass per basis function.
 
-    f(x) = intercept + Σ β_m·h_m(x) with hinges h(u) = max(0, u) of single features, or the least of hinges of several:
+    f(x) = intercept + Σ β_m·h_m(x) with hinges h(u) = max(0, u) of single features, or the minimum of several hinges:
     knots are chosen greedily among the data values, then terms are pruned by generalised cross-validation (GCV).
 
     Parameters
     ----------
     max_terms : int, default None
-        Most terms of the forward pass, the intercept included; None is min(200, max(20, 2·features)) + 1, with
-        interactions min(200, max(40, 2·features)) + 1.
+        Maximum number of terms of the forward pass, the intercept included; None is min(200, max(20, 2·features)) + 1,
+        with interactions min(200, max(40, 2·features)) + 1.
     max_degree : int or "auto", default 1
-        Most features in a term. "auto" raises it up to 3 as long as GCV falls by more than 1 %.
+        Maximum number of features in a term. "auto" raises it up to 3 as long as GCV falls by more than 1 %.
     penalty : float, default None
         Charge per knot in GCV; None is 2, with interactions 3. A penalty of 0 charges for terms only, −1 for nothing.
     threshold : float, default 1e-3
         The forward pass stops when a step would raise R² by less than this.
     minspan, endspan : int, default None
-        Least number of observations between two knots, and between a knot and the ends of the data; None is
+        Minimum number of observations between two knots, and between a knot and the ends of the data; None is
         Friedman's rule.
     max_knots : int, "auto" or None, default "auto"
-        Most candidate knots per feature, spread evenly over the ranks of those the spans allow. "auto" is 255,
-        which at small N is all of them; None is all of them always.
+        Maximum number of candidate knots per feature, spread evenly over the ranks of those the spans allow. "auto" is
+        255, which at small N is all of them; None is all of them always.
     interaction : "min" or "product", default "min"
-        How terms of higher degree combine hinges: by the least of them, which stays piecewise linear and becomes a
+        How terms of higher degree combine hinges: by their minimum, which stays piecewise linear and becomes a
         network exactly, or by their product as in classical MARS.
     compat : "earth" or None, default None
         "earth" follows the rules of R's earth 5.3.2 (with fast.k=0) term for term.
@@ -63,7 +63,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     max_parents : int, default 20
         Terms whose interactions are searched at a time; those that would have helped least leave the list.
     scale_responses : bool, default False
-        With several responses: let each count by its own deviation in the search, whatever its unit. False adds up
+        With several responses: let each count by its own std in the search, whatever its unit. False adds up
         their squared errors as they are, so that a response in small units hardly counts. The coefficients are those of
         the responses as given either way; ``gcv_`` and ``rss_`` are sums over the scaled ones if True.
 
@@ -74,7 +74,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     feature_importances_ : (n_features_in_,) rise in RSS without the feature, scaled to sum 1
     knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that carry their values
     encoder_ : TableEncoder, from the table to the columns of ``spline_``
-    fit_ : SplineFit, the whole record
+    fit_ : SplineFit, the whole record: ``spline``, ``knots``, ``quality``, ``features`` (mean and std) and
+        ``selection`` (the forward pass and what pruning kept) in the units of the data, ``standardised`` in those of
+        the search
 
     Notes
     -----

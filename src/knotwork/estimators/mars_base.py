@@ -17,9 +17,10 @@ from knotwork.arrays import Floats
 from knotwork.data.table import TableEncoder
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_table
-from knotwork.spline.fit import MAX_PARENTS, FitOptions, Knot, SplineFit
+from knotwork.spline.fit import MAX_PARENTS, FitOptions
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Spline
+from knotwork.spline.result import Knot, SplineFit
 from knotwork.spline.workers import thread_count
 
 
@@ -132,22 +133,22 @@ class MarsBase(TransformerMixin, Estimator):
     @property
     def gcv_(self) -> float:
         """Generalised cross-validation error."""
-        return self._search.gcv
+        return self._search.quality.gcv
 
     @property
     def grsq_(self) -> float:
         """1 − GCV/GCV of the intercept alone."""
-        return self._search.grsq
+        return self._search.quality.grsq
 
     @property
     def rss_(self) -> float:
         """Residual sum of squares."""
-        return self._search.rss
+        return self._search.quality.rss
 
     @property
     def rsq_(self) -> float:
         """1 − RSS/RSS of the intercept alone."""
-        return self._search.rsq
+        return self._search.quality.rsq
 
     @property
     def feature_importances_(self) -> Floats:

@@ -37,7 +37,8 @@ class MarsClassifier(LogitMixin, ClassifierMixin, MarsBase):
     Parameters
     ----------
     max_terms : int, default None
-        Most terms of the forward pass, the intercept included; None is min(200, max(20, 2·features, √N)) + 1.
+        Maximum number of terms of the forward pass, the intercept included; None is
+        min(200, max(20, 2·features, √N)) + 1.
     max_degree, penalty, minspan, endspan, max_knots, interaction, compat, backend, n_jobs, verbose, interacting, \
 max_parents
         As in MarsRegressor; ``compat="earth"`` applies to the search.
@@ -46,7 +47,7 @@ max_parents
     class_weight : dict, "balanced" or None, default None
         Weight of each class, on top of ``sample_weight``; "balanced" lets all classes weigh the same.
     ridge : float, default 0.1
-        Penalty ridge/2·Σθ² on the slopes in units of the features' deviations. It counts like a fraction of one row, so
+        Penalty ridge/2·Σθ² on the slopes in units of the features' stds. It counts like a fraction of one row, so
         it matters only where the data say little: in small tables, and where classes can be told apart without error.
 
     Attributes
@@ -58,7 +59,7 @@ max_parents
     gcv_, grsq_, rss_, rsq_ : float, of the least-squares fit to the indicators that found the terms
     feature_importances_ : (n_features_in_,) rise in deviance without the column (Wald's statistic), scaled to sum 1
     knots_, encoder_ : as in MarsRegressor
-    fit_ : ClassFit, the whole record
+    fit_ : ClassFit, the whole record; its ``search`` is the SplineFit to the class indicators that found the terms
 
     Examples
     --------

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates, mean_and_std
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.data.split import held_out, row_numbers
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_regression, read_table
@@ -49,7 +50,7 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
             sizes.append(tuple(tried))
             errors.append(tuple(error))
         self.pwl_ = functions[0] if len(functions) == 1 else functions[0].stack(functions)
-        self.fit_ = PiecewiseFit(centre, scale, tuple(sizes), tuple(errors))
+        self.fit_ = PiecewiseFit(FeatureMoments(centre, scale), tuple(sizes), tuple(errors))
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from knotwork.data.coordinates import Coordinates
     from knotwork.network.chain import Chain
     from knotwork.network.train.loop import History
-    from knotwork.spline.fit import SplineFit
+    from knotwork.spline.result import SplineFit
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def read_model(model: Any) -> Subject:
 def _least_squares(fit: Any) -> SplineFit | None:
     """Return a fit's search for terms: itself, unless it went on to a likelihood or had no terms."""
     found: SplineFit | None = getattr(fit, "search", fit)
-    return found if hasattr(found, "pruning") else None
+    return found if hasattr(found, "selection") else None
 
 
 def _as_network(model: Any) -> Any:

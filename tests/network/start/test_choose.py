@@ -53,7 +53,8 @@ class Search:
         columns = np.column_stack([np.ones(len(X)), blank.basis(X)])
         coef, *_ = np.linalg.lstsq(columns, y, rcond=None)
         spline = Spline(terms, coef[0], coef[1:], tuple(names))
-        return SimpleNamespace(spline=spline, gcv=float(np.square(y - columns @ coef).sum()) / len(X))
+        gcv = float(np.square(y - columns @ coef).sum()) / len(X)
+        return SimpleNamespace(spline=spline, quality=SimpleNamespace(gcv=gcv))
 
 
 @pytest.fixture
@@ -114,7 +115,7 @@ def test_layers_that_are_narrow_limit_the_spline(search, rows, widths, degree):
     for d, most in asked:  # the best of those tried that can be held
         tried = search(X, y, weights=None, names=list("abcd"), options=FitOptions(max_degree=d, max_terms=most))
         if all(need <= width for need, width in zip(count_units(tried.spline), widths, strict=False)):
-            best = min(best, tried.gcv)
+            best = min(best, tried.quality.gcv)
     assert np.square(y - spline(X)).sum() / len(X) == pytest.approx(best, rel=1e-9)
 
 

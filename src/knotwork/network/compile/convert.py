@@ -101,7 +101,7 @@ def _feature_coordinates(model: Any, function: Function) -> Coordinates:
     else:
         d, outputs = len(function.feature_names), function.intercept.size
     if fit is not None:
-        return Coordinates.of_features(fit.feature_centre, fit.feature_scale, outputs)
+        return Coordinates.of_features(fit.features.centre, fit.features.std, outputs)
     centre, scale = np.zeros(d), np.ones(d)
     if isinstance(function, Spline):  # nothing says where the data of the others lie
         for f, knots in knots_by_feature(function.terms).items():

@@ -22,11 +22,12 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.compile.units import count_units
 from knotwork.network.train.losses import LogLoss, Loss
-from knotwork.spline.fit import FitOptions, SplineFit, default_max_terms, fit_spline
+from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
 from knotwork.spline.logits import LogitFit
 from knotwork.spline.model import Hinge, Linear, Product, Spline
 from knotwork.spline.pair_test import interacting_features
+from knotwork.spline.result import SplineFit
 from knotwork.spline.workers import thread_count
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
@@ -307,7 +308,7 @@ def _narrowed(
                 units = list(count_units(found.spline, task.rule.module))
             excess = max(need - width for need, width in zip(units, room, strict=False))
             if excess <= 0:
-                if best is None or found.gcv < best.gcv:
+                if best is None or found.quality.gcv < best.quality.gcv:
                     best = found
                 break
             narrowed = True
