@@ -13,10 +13,15 @@ import numba
 from numba.core import event
 
 # Division by zero is that of IEEE: a check of each would keep loops from being vectorised.
-compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
+# Nobody calls kernels through pointers, so what that needs (the C wrapper) is not compiled.
+compiled = numba.njit(nogil=True, cache=True, error_model="numpy", no_cfunc_wrapper=True)
 # For reductions over (finite) rows: lets the compiler keep several partial results, the same ones in every run.
 compiled_reduction = numba.njit(
-    nogil=True, cache=True, error_model="numpy", fastmath={"reassoc", "contract", "nsz", "nnan"}
+    nogil=True,
+    cache=True,
+    error_model="numpy",
+    no_cfunc_wrapper=True,
+    fastmath={"reassoc", "contract", "nsz", "nnan"},
 )
 
 

@@ -7,6 +7,7 @@ add the children of a term instead, see :mod:`knotwork.spline.interactions`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -71,7 +72,7 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
         own, own_drop = -1, 0.0
         if free:
             for k in range(p):
-                drop_x += dots[k, x] ** 2 / norms[x]
+                drop_x += dots[k, x] * dots[k, x] / norms[x]
             own, own_drop = x, drop_x * bend_gain
         first = x if not free or room >= 2 else offsets[f + 1] - 1
         for i in range(offsets[f + 1] - 1, first, -1):
@@ -81,39 +82,14 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
                 continue
             drop = 0.0
             for k in range(p):
-                drop += (dots[k, i] - slope * dots[k, x]) ** 2
+                rest = dots[k, i] - slope * dots[k, x]
+                drop += rest * rest
             drop = drop_x + drop / norm
             if drop > own_drop and drop <= jump_limit:
                 own, own_drop = i, drop
         if own_drop > best_drop * BETTER:
             best, best_drop = own, drop_x if own == x else own_drop
     return best, best_drop
-
-
-@compiled
-def _add_column(q, norm, dots, between, m, factor, projection):  # type: ignore[no-untyped-def]
-    """Write the next column of the triangular factor, and its part of the responses.
-
-    q, norm, dots : what is known of the column beside the span, maybe before another column was added to it
-    between : the product of the two
-    """
-    first, p = q.size, dots.size
-    for i in range(first):
-        factor[i, m] = q[i]
-    for j in range(p):
-        projection[m, j] = dots[j]
-    for e in range(first, m):
-        along = between
-        for i in range(e):
-            along -= factor[i, e] * factor[i, m]
-        along /= factor[e, e]
-        factor[e, m] = along
-        norm -= along * along
-        for j in range(p):
-            projection[m, j] -= along * projection[e, j]
-    factor[m, m] = np.sqrt(norm)
-    for j in range(p):
-        projection[m, j] /= factor[m, m]
 
 
 class _Search:
@@ -258,8 +234,17 @@ class _Search:
 
     def _extend(self, known: Sequence[Known], between: float) -> None:
         """Add one or two columns to the span, given what is known of them beside it and their product."""
+        factor, projection = self._factor, self._projection
         for q, norm, dots in known:
-            _add_column(q, norm, dots, between, self._columns, self._factor, self._projection)
+            m = self._columns
+            factor[: q.size, m] = q
+            # What is known may be from before the column of the same step.
+            for e in range(q.size, m):
+                along = factor[e, m] = (between - factor[:e, e] @ factor[:e, m]) / factor[e, e]
+                norm -= along * along
+                dots = dots - along * projection[e]
+            factor[m, m] = root = math.sqrt(norm)
+            projection[m] = dots / root
             self._columns += 1
 
     def _absorb(self, columns: TermTable, terms: Sequence[Hinges], products: Floats) -> None:

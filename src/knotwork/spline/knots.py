@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled
-from knotwork.spline.moments.evaluate import encode
+from knotwork.spline.moments.bins import encode
 from knotwork.spline.workers import Workers
 
 # Above this many rows, knots are taken from a fixed sample of them: quantiles of 65 536 rows are as good as any,
