@@ -99,8 +99,8 @@ def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
     columns = len(path.factor)
     rss = np.full(columns, np.inf)
     members = np.zeros((columns, columns), dtype=np.bool_)
-    inverse = np.linalg.inv(path.factor)
-    _eliminate(path.factor.copy(), inverse, path.projection.copy(), path.rss, prefixes, np.arange(columns), rss, members)
+    factor, inverse, z = path.factor.copy(), np.linalg.inv(path.factor), path.projection.copy()
+    _eliminate(factor, inverse, z, path.rss, prefixes, np.arange(columns), rss, members)
     return PruningPath(
         members=members,
         rss=rss,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from knotwork.arrays import Floats
+from knotwork.arrays import CHUNK, Floats
 from knotwork.spline.compiled import compiled_reduction
 from knotwork.spline.workers import Workers, row_blocks
 
@@ -34,11 +34,12 @@ def _copy_columns(X, at, columns, low, high, total):  # type: ignore[no-untyped-
     for start in range(0, len(X), 256):
         stop = len(X) if start + 256 > len(X) else start + 256
         for f in range(X.shape[1]):
-            for i in range(start, stop):
-                columns[f, at + i] = X[i, f]
+            to = np.uint64(at + start)
+            for i in range(stop - start):
+                columns[f, to + np.uint64(i)] = X[start + i, f]
             least, most, tile = low[f], high[f], 0.0
-            for i in range(at + start, at + stop):
-                x = columns[f, i]
+            for i in range(stop - start):
+                x = columns[f, to + np.uint64(i)]
                 least = x if x < least else least
                 most = x if x > most else most
                 tile += x
@@ -84,10 +85,10 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
     centre = mean * scale
 
     def centre_and_scale(k: int) -> None:
-        for block in range(*parts[k]):
-            for f, column in enumerate(columns[:, slice(*blocks[block])]):
-                column *= scale[f]
-                column -= centre[f]
+        for start in range(blocks[parts[k][0]][0], blocks[parts[k][1] - 1][1], CHUNK):
+            part = columns[:, start : min(start + CHUNK, blocks[parts[k][1] - 1][1])]
+            part *= scale[:, None]
+            part -= centre[:, None]
 
     workers.run(centre_and_scale, len(parts))
     return columns, Scaling(scale=scale, centre=centre)

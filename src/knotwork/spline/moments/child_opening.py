@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from knotwork.spline.compiled import compiled
-from knotwork.spline.moments.bins import TILE
+from knotwork.spline.moments.bins import SEARCH_TILE as TILE
 from knotwork.spline.moments.pairs import add_pair
 
 
@@ -28,15 +28,17 @@ def open_min(  # type: ignore[no-untyped-def]
     part : from which feature to which
     shifted, found, table : room for two tiles, and for three tables of four sums a bin
     """
-    one, tile, half = np.uint32(1), np.uint32(TILE), np.uint32(table.size // 6)
+    one, tile, half = np.uint32(1), np.uint64(TILE), np.uint32(table.size // 6)
     for f in range(part[0], part[1]):
         if not used[f]:
             continue
         slope = slopes[f]
         for start in range(0, rows.size, TILE):
             n = rows.size - start if start + TILE > rows.size else TILE
-            for i in range(n):
-                x, b = columns[f, rows[start + i]] * slope, value[start + i]
+            at = np.uint64(start)
+            for j in range(n):
+                i = np.uint64(j)
+                x, b = columns[f, rows[at + i]] * slope, value[at + i]
                 shifted[i], shifted[tile + i] = x - b, x + b
             for i in range(2 * TILE):
                 found[i] = 0
@@ -46,8 +48,9 @@ def open_min(  # type: ignore[no-untyped-def]
                     further = found[i] + step
                     found[i] = further if padded[f, further - one] < shifted[i] else found[i]
                 step >>= one
-            for i in range(n):
-                bins[f, start + i] = found[i] | (found[tile + i] << np.uint32(8))
+            for j in range(n):
+                i = np.uint64(j)
+                bins[f, at + i] = found[i] | (found[tile + i] << np.uint32(8))
         # Per bin of x: Σw, Σwx, Σwx²; per bin of x − b and of x + b: Σw, Σwx, Σw(x² − b²), Σwb.
         for i in range(table.size):
             table[i] = 0.0
@@ -55,15 +58,15 @@ def open_min(  # type: ignore[no-untyped-def]
             weight = w[rows[i]] if w.size > 0 else 1.0
             x, b = columns[f, rows[i]] * slope, value[i]
             first, rest, both = weight * x, weight * (x - b) * (x + b), np.uint32(bins[f, i])
-            at = np.uint32(2) * np.uint32(codes[f, rows[i]])
-            add_pair(table, at, weight, first)
-            add_pair(table, at + one, first * x, 0.0)
-            at = half + np.uint32(2) * (both & np.uint32(255))
-            add_pair(table, at, weight, first)
-            add_pair(table, at + one, rest, weight * b)
-            at = half + half + np.uint32(2) * (both >> np.uint32(8))
-            add_pair(table, at, weight, first)
-            add_pair(table, at + one, rest, weight * b)
+            cell = np.uint32(2) * np.uint32(codes[f, rows[i]])
+            add_pair(table, cell, weight, first)
+            add_pair(table, cell + one, first * x, 0.0)
+            cell = half + np.uint32(2) * (both & np.uint32(255))
+            add_pair(table, cell, weight, first)
+            add_pair(table, cell + one, rest, weight * b)
+            cell = half + half + np.uint32(2) * (both >> np.uint32(8))
+            add_pair(table, cell, weight, first)
+            add_pair(table, cell + one, rest, weight * b)
         size = offsets[f + 1] - offsets[f] - 1
         for side in range(2):
             total, v, x, xx, b = 0.0, 0.0, 0.0, 0.0, 0.0

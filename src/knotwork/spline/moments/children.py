@@ -23,8 +23,7 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled
 from knotwork.spline.knots import CandidateGrid
-from knotwork.spline.moments.bins import TILE as SEARCH_TILE
-from knotwork.spline.moments.bins import encode, padded
+from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
 from knotwork.spline.moments.child_opening import open_min, open_product
 from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable
 from knotwork.spline.moments.pairs import add_pair
@@ -51,7 +50,7 @@ def _sum_products(  # type: ignore[no-untyped-def]
     out : (parents, ·, 2, C), zero before
     """
     d = len(columns)
-    most, one, mask, byte = np.uint32(tables.size // (GROUP * (d + 1) * 6)), np.uint32(1), np.uint32(255), np.uint32(8)
+    most, mask, byte = np.uint32(tables.size // (GROUP * (d + 1) * 6)), np.uint32(255), np.uint32(8)
     width = np.uint64(3) * most  # of the tables of a feature, in pairs of sums
     own, found, touched = np.empty(d, np.int64), np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
     for job in range(len(jobs)):
@@ -82,9 +81,9 @@ def _sum_products(  # type: ignore[no-untyped-def]
                     found[k] = active_rows
                     if active_rows > 0 and touched[k] == 0:
                         touched[k] = 1
-                        start = 6 * k * (d + 1) * most
-                        for i in range(start, start + 6 * features * most):
-                            tables[i] = 0.0
+                        start = np.uint64(2 * k * (d + 1)) * width
+                        for i in range(np.int64(width) * 2 * features):
+                            tables[start + np.uint64(i)] = 0.0
                 for k in range(size):
                     for j in range(0, features if found[k] > 0 else 0, 2):
                         # The last of an odd number goes with itself, the second time into a spare table.
@@ -155,18 +154,15 @@ class CpuChildren:
             raise ValueError(f"children have at most 255 knots a feature, got {self._most_bins - 1}")
         d, n = columns.shape
         self._codes: NDArray[np.uint8] = np.empty((d, n), np.uint8)
+        self._padded = np.array(padded_rows(self._knots, grid.offsets))
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
+            room = np.empty(SEARCH_TILE, np.uint32)
             for f in range(*parts[k]):
-                knots = self._knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
-                encode(columns[f], knots, self._slopes[f], self._codes[f])
+                encode(columns[f], self._padded[f], self._slopes[f], room, self._codes[f])
 
         workers.run(task, len(parts))
-        self._padded = np.full((d, padded(np.empty(self._most_bins - 1)).size), np.inf)
-        for f in range(d):
-            knots = self._knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
-            self._padded[f, : knots.size] = knots
         self._parents = ParentRows(slots, d, grid.knots.size, has_bins=not product)
         self._span = SpanValues(columns, weights)
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.knots import CandidateGrid
-from knotwork.spline.moments.bins import encode
+from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
 from knotwork.spline.moments.children import CpuChildren
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.moments import Opening, Residual, TermTable
@@ -34,22 +34,25 @@ def _opening_sums(columns, codes, offsets, w, y, rows, features, table):  # type
     """
     unit = w.size == 0
     for f in range(features[0], features[1]):
-        base = offsets[f]
-        if offsets[f + 1] - base == 1:
+        base = np.uint64(offsets[f])
+        if offsets[f + 1] - offsets[f] == 1:
             continue
-        for i in range(rows[0], rows[1]):
+        for row in range(rows[0], rows[1]):
+            i = np.uint64(row)
             weight = 1.0 if unit else w[i]
-            x, value, at = columns[f, i], y[0, i], base + np.intp(codes[f, i])
+            x, value, at = columns[f, i], y[0, i], base + np.uint64(codes[f, i])
             table[at, 1] += weight
             table[at, 2] += weight * x
             table[at, 3] += weight * x * x
             table[at, 4] += value
             table[at, 5] += value * x
         for k in range(1, len(y)):
-            for i in range(rows[0], rows[1]):
-                at = base + np.intp(codes[f, i])
-                table[at, 4 + 2 * k] += y[k, i]
-                table[at, 5 + 2 * k] += y[k, i] * columns[f, i]
+            first, second = np.uint64(4 + 2 * k), np.uint64(5 + 2 * k)
+            for row in range(rows[0], rows[1]):
+                i = np.uint64(row)
+                at = base + np.uint64(codes[f, i])
+                table[at, first] += y[k, i]
+                table[at, second] += y[k, i] * columns[f, i]
 
 
 def _whole_column_sums(x: Floats, w: Floats, y: Floats, cell: Floats) -> None:
@@ -70,17 +73,18 @@ def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, side, va
     unit = w.size == 0
     for start in range(rows[0], rows[1], TILE):
         n = rows[1] - start if start + TILE > rows[1] else TILE
+        at = np.uint64(start)
         for i in range(n):
-            b = columns[split, start + i] - knot
-            value[i] = abs(b) * (1.0 if unit else w[start + i])
+            b = columns[split, at + np.uint64(i)] - knot
+            value[i] = abs(b) * (1.0 if unit else w[at + np.uint64(i)])
             side[i] = bins if b < 0.0 else np.uint32(0)
         for f in range(features[0], features[1]):
             base = np.uint32(offsets[f])
             if offsets[f + 1] - offsets[f] > 1:
                 for i in range(n):
-                    at = side[i] + base + np.uint32(codes[f, start + i])
-                    table[at, 0] += value[i]
-                    table[at, 1] += value[i] * columns[f, start + i]
+                    cell = side[i] + base + np.uint32(codes[f, at + np.uint64(i)])
+                    table[cell, 0] += value[i]
+                    table[cell, 1] += value[i] * columns[f, at + np.uint64(i)]
             else:
                 # All rows are in one bin: sums that stay in registers.
                 v, vx, u, ux = 0.0, 0.0, 0.0, 0.0
@@ -89,8 +93,8 @@ def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, side, va
                     b = value[i] - a
                     v += a
                     u += b
-                    vx += a * columns[f, start + i]
-                    ux += b * columns[f, start + i]
+                    vx += a * columns[f, at + np.uint64(i)]
+                    ux += b * columns[f, at + np.uint64(i)]
                 table[base, 0] += v
                 table[base, 1] += vx
                 table[base + bins, 0] += u
@@ -106,7 +110,8 @@ def _hinge_sums(columns, codes, offsets, w, rows, features, x, knot, sign, activ
     unit = w.size == 0
     for start in range(rows[0], rows[1], TILE):
         count = 0
-        for i in range(start, rows[1] if start + TILE > rows[1] else start + TILE):
+        for row in range(start, rows[1] if start + TILE > rows[1] else start + TILE):
+            i = np.uint64(row)
             b = sign * (x[i] - knot)
             active[count] = i
             value[count] = b if unit else b * w[i]
@@ -142,7 +147,7 @@ def _residual_sums(columns, y, w, begin, feature, knot, sign, slope, product, in
     """Add the residual's products, see :class:`Residual`, on some rows; r and b (M, ·) are room for a tile."""
     terms = len(coef)
     for start in range(rows[0], rows[1], RESIDUAL_TILE):
-        n = rows[1] - start if start + RESIDUAL_TILE > rows[1] else RESIDUAL_TILE
+        n, at = rows[1] - start if start + RESIDUAL_TILE > rows[1] else RESIDUAL_TILE, np.uint64(start)
         for m in range(terms):
             for i in range(n):
                 b[m, i] = 1.0 if product else np.inf
@@ -150,7 +155,7 @@ def _residual_sums(columns, y, w, begin, feature, knot, sign, slope, product, in
                 f, t, a = feature[h], knot[h], slope[h] * (sign[h] if sign[h] != 0 else 1)
                 floor = 0.0 if sign[h] != 0 else -np.inf
                 for i in range(n):
-                    v = a * (columns[f, start + i] - t)
+                    v = a * (columns[f, at + np.uint64(i)] - t)
                     v = v if v > floor else floor
                     if product:
                         b[m, i] *= v
@@ -158,13 +163,13 @@ def _residual_sums(columns, y, w, begin, feature, knot, sign, slope, product, in
                         b[m, i] = v if v < b[m, i] else b[m, i]
         for k in range(len(y)):
             for i in range(n):
-                r[i] = y[k, start + i] - intercept[k]
+                r[i] = y[k, at + np.uint64(i)] - intercept[k]
             for m in range(terms):
                 for i in range(n):
                     r[i] -= coef[m, k] * b[m, i]
             squares, total = 0.0, 0.0
             for i in range(n):
-                weighted = r[i] * w[start + i] if w.size > 0 else r[i]
+                weighted = r[i] * w[at + np.uint64(i)] if w.size > 0 else r[i]
                 squares += weighted * r[i]
                 total += weighted
                 r[i] = weighted
@@ -194,11 +199,13 @@ class CpuRows:
         d, n = columns.shape
         dtype = np.uint8 if grid.most_bins <= 256 else np.uint16 if grid.most_bins <= 65_536 else np.uint32
         self._codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
+        knots = padded_rows(grid.knots, grid.offsets)
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
+            room = np.empty(SEARCH_TILE, np.uint32)
             for f in range(*parts[k]):
-                encode(columns[f], grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]], 1.0, self._codes[f])
+                encode(columns[f], knots[f], 1.0, room, self._codes[f])
 
         workers.run(task, len(parts))
         self._blocks = row_blocks(n)
