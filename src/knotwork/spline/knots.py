@@ -22,6 +22,7 @@ from knotwork.spline.workers import Workers
 SAMPLE = 65_536
 # Parts of a column of heavy tails that are dealt into cells of their own.
 SEGMENTS = 128
+NO_VALUES, NO_SEGMENTS = np.empty(0), np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True)
@@ -125,8 +126,8 @@ def _sort(x: Floats) -> Floats:
     Cells are equal at first; if that fails, equal between quantiles of a sample; else ``np.sort`` does it.
     """
     n = x.size
-    out, cell_of, segment, no = np.empty(n), np.empty(n, np.int32), np.empty(0, np.uint8), np.empty(0)
-    if _deal(x, segment, no, no, no, cell_of, np.zeros(n + 1, np.int32), out):
+    out, cell_of = np.empty(n), np.empty(n, np.int32)
+    if _deal(x, NO_SEGMENTS, NO_VALUES, NO_VALUES, NO_VALUES, cell_of, np.zeros(n + 1, np.int32), out):
         return out
     edges = np.sort(x[:: max(1, n // (4 * SEGMENTS))])
     edges = edges[np.arange(1, SEGMENTS) * edges.size // SEGMENTS]
@@ -195,19 +196,12 @@ def _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots, kno
 
 
 def _knots_of_column(
-    column: Floats, weights: Floats | None, rows: NDArray[np.intp] | None, spans: Spans, max_knots: int | None
+    column: Floats, weights: Floats | None, total: float, highest: float, spans: Spans, max_knots: int | None
 ) -> Floats:
-    """Choose the knots of a column, or of a sample of its rows that stands for all."""
-    total = float(column.size) if weights is None else float(weights.sum())
-    if rows is not None:
-        column, weights = column[rows], None if weights is None else weights[rows]
+    """Choose the knots of a column that stands for so many observations, below a highest position."""
     minspan, endspan = float(spans.minspan), float(spans.endspan)
-    spare = (total - 2.0 * endspan) % minspan
-    highest = total - endspan - (minspan // 2.0 if spare == 0.0 else spare // 2.0)
-    if highest <= endspan:
-        return np.empty(0)
     if weights is None:
-        ordered, upto = _sort(column), np.empty(0)
+        ordered, upto = _sort(column), NO_VALUES
     else:
         order = np.argsort(column, kind="stable")
         ordered, upto = column[order], np.cumsum(weights[order])
@@ -232,12 +226,19 @@ def choose_candidates(
         rows = np.sort(np.random.default_rng(0).choice(n, SAMPLE, replace=False))
     knots: list[Floats] = [np.empty(0)] * d
     parts = workers.split(d, work=n * d)
+    total = float(n) if weights is None else float(weights.sum())
+    spare = (total - 2.0 * spans.endspan) % spans.minspan
+    highest = total - spans.endspan - (spans.minspan // 2 if spare == 0.0 else spare // 2.0)
+    if rows is not None and weights is not None:
+        weights = weights[rows]
 
     def task(k: int) -> None:
         for f in range(*parts[k]):
-            knots[f] = _knots_of_column(columns[f], weights, rows, spans, max_knots)
+            column = columns[f] if rows is None else columns[f, rows]
+            knots[f] = _knots_of_column(column, weights, total, highest, spans, max_knots)
 
-    workers.run(task, len(parts))
+    if highest > spans.endspan:
+        workers.run(task, len(parts))
     return _lay_out(knots)
 
 
