@@ -40,25 +40,25 @@ def open_min(  # type: ignore[no-untyped-def]
                 i = np.uint64(j)
                 x, b = columns[f, rows[at + i]] * slope, value[at + i]
                 shifted[i], shifted[tile + i] = x - b, x + b
-            for i in range(2 * TILE):
-                found[i] = 0
+            for k in range(2 * TILE):
+                found[k] = 0
             step = np.uint32((padded.shape[1] + 1) // 2)
             while step > 0:
-                for i in range(2 * TILE):
-                    further = found[i] + step
-                    found[i] = further if padded[f, further - one] < shifted[i] else found[i]
+                for k in range(2 * TILE):
+                    further = found[k] + step
+                    found[k] = further if padded[f, further - one] < shifted[k] else found[k]
                 step >>= one
             for j in range(n):
                 i = np.uint64(j)
                 bins[f, at + i] = found[i] | (found[tile + i] << np.uint32(8))
         # Per bin of x: Σw, Σwx, Σwx²; per bin of x − b and of x + b: Σw, Σwx, Σw(x² − b²), Σwb.
-        for i in range(table.size):
-            table[i] = 0.0
-        for i in range(rows.size):
-            weight = w[rows[i]] if w.size > 0 else 1.0
-            x, b = columns[f, rows[i]] * slope, value[i]
-            first, rest, both = weight * x, weight * (x - b) * (x + b), np.uint32(bins[f, i])
-            cell = np.uint32(2) * np.uint32(codes[f, rows[i]])
+        for k in range(table.size):
+            table[k] = 0.0
+        for k in range(rows.size):
+            weight = w[rows[k]] if w.size > 0 else 1.0
+            x, b = columns[f, rows[k]] * slope, value[k]
+            first, rest, both = weight * x, weight * (x - b) * (x + b), np.uint32(bins[f, k])
+            cell = np.uint32(2) * np.uint32(codes[f, rows[k]])
             add_pair(table, cell, weight, first)
             add_pair(table, cell + one, first * x, 0.0)
             cell = half + np.uint32(2) * (both & np.uint32(255))
@@ -70,9 +70,9 @@ def open_min(  # type: ignore[no-untyped-def]
         size = offsets[f + 1] - offsets[f] - 1
         for side in range(2):
             total, v, x, xx, b = 0.0, 0.0, 0.0, 0.0, 0.0
-            for i in range(size):
+            for j in range(size):
                 # Above a knot are the bins behind it, below it those before.
-                k = size - 1 - i if side == 0 else i
+                k = size - 1 - j if side == 0 else j
                 own = 4 * (k + 1 - side)
                 other = own + 2 * (1 + side) * half
                 total += table[own]

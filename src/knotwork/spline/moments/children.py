@@ -50,8 +50,10 @@ def _sum_products(  # type: ignore[no-untyped-def]
     out : (parents, ·, 2, C), zero before
     """
     d = len(columns)
-    most, mask, byte = np.uint32(tables.size // (GROUP * (d + 1) * 6)), np.uint32(255), np.uint32(8)
-    width = np.uint64(3) * most  # of the tables of a feature, in pairs of sums
+    most = tables.size // (GROUP * (d + 1) * 6)
+    width = 3 * most  # of the tables of a feature, in pairs of sums
+    lower, upper, mask, byte = np.uint32(most), np.uint32(2 * most), np.uint32(255), np.uint32(8)
+    one, two = np.uint64(1), np.uint64(2)
     own, found, touched = np.empty(d, np.int64), np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
     for job in range(len(jobs)):
         place, slot = jobs[job, 0], jobs[job, 1]
@@ -59,7 +61,8 @@ def _sum_products(  # type: ignore[no-untyped-def]
         for f in range(jobs[job, 2], jobs[job, 3]):
             own[features] = f
             features += used[slot, f]
-        a, n = np.uint64(begin[slot]), count[slot]
+        a, n = begin[slot], count[slot]
+        own_rows, own_value = rows[a : a + n], value[a : a + n]
         for group in range(0, len(which), GROUP):
             size = len(which) - group if group + GROUP > len(which) else GROUP
             for k in range(size):
@@ -72,61 +75,60 @@ def _sum_products(  # type: ignore[no-untyped-def]
                     if row >= 0:
                         for i in range(tile, stop):
                             active[k, active_rows, 0] = i
-                            active_rows += values[row, rows[a + np.uint64(i)]] != 0.0
+                            active_rows += values[row, own_rows[i]] != 0.0
                         for i in range(active_rows):
-                            at = a + active[k, i, 0]
-                            active[k, i, 1] = rows[at]
-                            v[k, i, 0] = values[row, rows[at]]
-                            v[k, i, 1] = v[k, i, 0] * value[at]
+                            at = active[k, i, 0]
+                            active[k, i, 1] = own_rows[at]
+                            v[k, i, 0] = values[row, own_rows[at]]
+                            v[k, i, 1] = v[k, i, 0] * own_value[at]
                     found[k] = active_rows
                     if active_rows > 0 and touched[k] == 0:
                         touched[k] = 1
-                        start = np.uint64(2 * k * (d + 1)) * width
-                        for i in range(np.int64(width) * 2 * features):
-                            tables[start + np.uint64(i)] = 0.0
+                        begins = 2 * width * k * (d + 1)
+                        tables[begins : begins + 2 * width * features] = 0.0
                 for k in range(size):
                     for j in range(0, features if found[k] > 0 else 0, 2):
                         # The last of an odd number goes with itself, the second time into a spare table.
                         f, g = own[j], own[j + 1 if j + 1 < features else j]
-                        x_own = np.uint64(k * (d + 1) + j) * width
-                        z_own = x_own + width
+                        begins = 2 * width * (k * (d + 1) + j)
+                        # Parts of arrays, not places in them: a pointer each, and the loops need no other registers.
+                        first_table, second_table = tables[begins:], tables[begins + 2 * width :]
+                        x, z, x_code, z_code = columns[f], columns[g], codes[f], codes[g]
                         if bins is None:
                             # Per bin of x: Σvb and Σvbx; the same for z.
                             for i in range(found[k]):
                                 r, wb = active[k, i, 1], v[k, i, 1]
-                                add_pair(tables, x_own + codes[f, r], wb, wb * columns[f, r])
-                                add_pair(tables, z_own + codes[g, r], wb, wb * columns[g, r])
+                                add_pair(first_table, x_code[r], wb, wb * x[r])
+                                add_pair(second_table, z_code[r], wb, wb * z[r])
                         else:
                             # Per bin of x, x − b and x + b: Σv and Σv times the binned value; the same for z.
                             x_slope, z_slope = slopes[f], slopes[g]
-                            x_lower, z_lower = x_own + most, z_own + most
-                            x_upper, z_upper = x_lower + most, z_lower + most
-                            x_at, z_at = np.uint64(d) * a + np.uint64(f * n), np.uint64(d) * a + np.uint64(g * n)
+                            x_bins, z_bins = bins[d * a + f * n :], bins[d * a + g * n :]
                             for i in range(found[k]):
                                 at, r, w, wb = active[k, i, 0], active[k, i, 1], v[k, i, 0], v[k, i, 1]
-                                x_both, z_both = np.uint32(bins[x_at + at]), np.uint32(bins[z_at + at])
-                                wx, wz = w * columns[f, r] * x_slope, w * columns[g, r] * z_slope
-                                add_pair(tables, x_own + codes[f, r], w, wx)
-                                add_pair(tables, z_own + codes[g, r], w, wz)
-                                add_pair(tables, x_lower + (x_both & mask), w, wx - wb)
-                                add_pair(tables, z_lower + (z_both & mask), w, wz - wb)
-                                add_pair(tables, x_upper + (x_both >> byte), w, wx + wb)
-                                add_pair(tables, z_upper + (z_both >> byte), w, wz + wb)
+                                x_both, z_both = np.uint32(x_bins[at]), np.uint32(z_bins[at])
+                                wx, wz = w * x[r] * x_slope, w * z[r] * z_slope
+                                add_pair(first_table, x_code[r], w, wx)
+                                add_pair(second_table, z_code[r], w, wz)
+                                add_pair(first_table, lower + (x_both & mask), w, wx - wb)
+                                add_pair(second_table, lower + (z_both & mask), w, wz - wb)
+                                add_pair(first_table, upper + (x_both >> byte), w, wx + wb)
+                                add_pair(second_table, upper + (z_both >> byte), w, wz + wb)
             for k in range(size):
                 for j in range(features if touched[k] == 1 else 0):
                     # ⟨v, c⟩ of both children at every knot. For products the bins of x − b and x + b are empty.
-                    at, last = offsets[own[j]], offsets[own[j] + 1] - offsets[own[j]] - 1
-                    x = 2 * np.int64(np.uint64(k * (d + 1) + j) * width)
+                    at, last = np.uint64(offsets[own[j]]), offsets[own[j] + 1] - offsets[own[j]] - 1
+                    table = tables[2 * width * (k * (d + 1) + j) :]
                     s, sx, r, rx = 0.0, 0.0, 0.0, 0.0
                     for i in range(last):
                         # From the last bin down for children above the knot, from the first bin up for those below.
-                        up, down = x + 2 * i, x + 2 * (last - i)
-                        s += tables[down] - tables[down + 2 * most]
-                        sx += tables[down + 1] - tables[down + 2 * most + 1]
-                        r += tables[up] - tables[up + 4 * most]
-                        rx += tables[up + 1] - tables[up + 4 * most + 1]
-                        out[place, first + group + k, 0, at + last - i] = sx - knots[at + last - i] * s
-                        out[place, first + group + k, 1, at + i + 1] = knots[at + i + 1] * r - rx
+                        up, down = np.uint64(i), np.uint64(last - i)
+                        s += table[two * down] - table[two * (down + lower)]
+                        sx += table[two * down + one] - table[two * (down + lower) + one]
+                        r += table[two * up] - table[two * (up + upper)]
+                        rx += table[two * up + one] - table[two * (up + upper) + one]
+                        out[place, first + group + k, 0, at + down] = sx - knots[at + down] * s
+                        out[place, first + group + k, 1, at + up + one] = knots[at + up + one] * r - rx
 
 
 class CpuChildren:

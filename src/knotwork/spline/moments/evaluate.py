@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from knotwork.arrays import CHUNK, Floats
+from knotwork.arrays import Floats
 from knotwork.spline.moments.moments import TermTable
+
+# Rows that stay in the cache while all hinges of a term pass over them.
+TILE = 16_384
 
 
 def evaluate_term(columns: Floats, terms: TermTable, m: int, out: Floats) -> None:
@@ -13,14 +16,16 @@ def evaluate_term(columns: Floats, terms: TermTable, m: int, out: Floats) -> Non
     first, last = terms.start[m : m + 2].tolist()
     if first == last:
         out[:] = 1.0
-    # A chunk of rows at a time stays in the cache while all hinges pass over it.
-    for start in range(0, out.size, CHUNK):
-        part = slice(start, start + CHUNK)
-        for h in range(first, last):
-            value = columns[terms.feature[h], part] - terms.knot[h]
-            if terms.sign[h] != 0:
-                value *= terms.sign[h] * terms.slope[h]
-                np.maximum(value, 0.0, out=value)
-            if h > first:
-                (np.multiply if terms.product else np.minimum)(value, out[part], out=value)
-            out[part] = value
+    fields = terms.feature, terms.knot, terms.sign * terms.slope
+    hinges = list(zip(*(field[first:last].tolist() for field in fields), strict=True))
+    combine = np.multiply if terms.product else np.minimum
+    for start in range(0, out.size, TILE):
+        rows, values = slice(start, start + TILE), out[start : start + TILE]
+        for h, (f, knot, factor) in enumerate(hinges):
+            own = np.subtract(columns[f, rows], knot, out=values if h == 0 else None)
+            if factor != 0:
+                if factor != 1:
+                    own *= factor
+                np.maximum(own, 0.0, out=own)
+            if h > 0:
+                combine(values, own, out=values)
