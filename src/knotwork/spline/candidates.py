@@ -25,62 +25,61 @@ STRIP = 64
 
 
 @compiled_reduction
-def orthogonalise(q, raw, first, start, stop, factor, new):  # type: ignore[no-untyped-def]
+def orthogonalise(q, raw, first, factor, new):  # type: ignore[no-untyped-def]
     """Turn raw products of columns into products with their parts beside the span: rows of q from ``first`` on.
 
-    q : (columns of the span, C); raw : (columns, C); of both the candidates from ``start`` to ``stop`` are meant, at
-        most a strip of them
+    q : (columns of the span, C); raw : (columns, C)
     new : room for two strips: two columns are done at a time, and the span is taken by fours, so that what is read
         serves eight products. The last of an odd number goes with itself.
     """
-    size, last = stop - start, first + len(raw)
-    for m in range(first, last, 2):
-        n = min(m + 1, last - 1)
-        u, v = 1.0 / factor[m, m], 1.0 / factor[n, n]
-        x, y = raw[m - first, start:stop], raw[n - first, start:stop]
-        for i in range(size):
-            new[i] = x[i] * u
-            new[STRIP + i] = y[i] * v
-        for k in range(0, m - 3, 4):
-            a, b, c, d = q[k, start:stop], q[k + 1, start:stop], q[k + 2, start:stop], q[k + 3, start:stop]
-            ua, ub, uc, ud = factor[k, m] * u, factor[k + 1, m] * u, factor[k + 2, m] * u, factor[k + 3, m] * u
-            va, vb, vc, vd = factor[k, n] * v, factor[k + 1, n] * v, factor[k + 2, n] * v, factor[k + 3, n] * v
-            for i in range(size):
-                new[i] -= ua * a[i] + ub * b[i] + uc * c[i] + ud * d[i]
-                new[STRIP + i] -= va * a[i] + vb * b[i] + vc * c[i] + vd * d[i]
-        for k in range(m - m % 4, m):
-            a, ua, va = q[k, start:stop], factor[k, m] * u, factor[k, n] * v
-            for i in range(size):
-                new[i] -= ua * a[i]
-                new[STRIP + i] -= va * a[i]
-        x, y, along = q[m, start:stop], q[n, start:stop], factor[m, n] * v
-        for i in range(size):
-            y[i] = new[STRIP + i] - along * new[i]
-        for i in range(size):
-            x[i] = new[i]
+    last, size, strip = first + len(raw), raw.shape[1], np.uint64(STRIP)
+    for start in range(0, size, STRIP):
+        at, length = np.uint64(start), size - start if start + STRIP > size else STRIP
+        for m in range(first, last, 2):
+            n = m + 1 if m + 1 < last else m
+            u, v = 1.0 / factor[m, m], 1.0 / factor[n, n]
+            for j in range(length):
+                i = np.uint64(j)
+                new[i] = raw[m - first, at + i] * u
+                new[strip + i] = raw[n - first, at + i] * v
+            for k in range(0, m - 3, 4):
+                ua, ub, uc, ud = factor[k, m] * u, factor[k + 1, m] * u, factor[k + 2, m] * u, factor[k + 3, m] * u
+                va, vb, vc, vd = factor[k, n] * v, factor[k + 1, n] * v, factor[k + 2, n] * v, factor[k + 3, n] * v
+                for j in range(length):
+                    i = np.uint64(j)
+                    a, b, c, d = q[k, at + i], q[k + 1, at + i], q[k + 2, at + i], q[k + 3, at + i]
+                    new[i] -= ua * a + ub * b + uc * c + ud * d
+                    new[strip + i] -= va * a + vb * b + vc * c + vd * d
+            for k in range(m - m % 4, m):
+                ua, va = factor[k, m] * u, factor[k, n] * v
+                for j in range(length):
+                    i = np.uint64(j)
+                    new[i] -= ua * q[k, at + i]
+                    new[strip + i] -= va * q[k, at + i]
+            along = factor[m, n] * v
+            for j in range(length):
+                i = np.uint64(j)
+                q[n, at + i] = new[strip + i] - along * new[i]
+            for j in range(length):
+                i = np.uint64(j)
+                q[m, at + i] = new[i]
 
 
 @compiled_reduction
-def _absorb(q, products, first, factor, projection, partner, norms, cross, dots, base):  # type: ignore[no-untyped-def]
-    """Take the columns of the span from number ``first`` on into account, whose raw products (k, C) are given.
-
-    The parts along the new columns are taken out of the candidates' norms, cross terms and products with the residual.
-    """
-    last, new = first + len(products), np.empty(2 * STRIP)
-    for start in range(0, norms.size, STRIP):
-        orthogonalise(q, products, first, start, min(start + STRIP, norms.size), factor, new)
+def _take_out(q, first, last, projection, partner, norms, cross, dots, base):  # type: ignore[no-untyped-def]
+    """Take the parts along new columns out of the candidates' norms, cross terms and products with the residual."""
+    size = norms.size
     for m in range(first, last):
-        own = q[m]
-        for i in range(norms.size):
-            norms[i] -= own[i] * own[i]
+        for i in range(size):
+            norms[i] -= q[m, i] * q[m, i]
+        for i in range(size):
+            cross[i] -= q[m, i] * q[m, np.uint64(partner[i])]
         for k in range(len(dots)):
-            along, part = dots[k], projection[m, k]
-            for i in range(norms.size):
-                along[i] -= own[i] * part
-        for i in range(cross.size):
-            cross[i] -= own[i] * own[partner[i]]
+            part = projection[m, k]
+            for i in range(size):
+                dots[k, i] -= q[m, i] * part
         if m == 0:
-            for i in range(norms.size):
+            for i in range(size):
                 base[i] = norms[i]
 
 
@@ -95,15 +94,16 @@ class Candidates:
         self._partner, self._size = partner, 0
         self._q = np.empty((most, norms.size))  # products with the columns of the span, of which ``_size`` are there
         self.norms, self.cross, self.dots = norms.copy(), cross.copy(), dots.copy()
-        self.base = self.norms.copy()
+        self.base, self._new = self.norms.copy(), np.empty(2 * STRIP)
 
     def absorb(self, products: Floats, factor: Floats, projection: Floats) -> None:
         """Take new columns of the span into account: their raw products (k, C), and the factor with their columns."""
-        _absorb(
-            self._q, products, self._size, factor, projection, self._partner, self.norms, self.cross, self.dots,
-            self.base,
+        first, last = self._size, self._size + len(products)
+        orthogonalise(self._q, products, first, factor, self._new)
+        _take_out(
+            self._q, first, last, projection, self._partner, self.norms, self.cross, self.dots, self.base
         )  # fmt: skip
-        self._size += len(products)
+        self._size = last
 
     def known(self, position: int) -> Known:
         """Return what is known of a candidate."""

@@ -60,8 +60,7 @@ def _absorb(slots, products, first, factor, projection, size, place, q, known, c
             for side in range(2):
                 for i in range(n):
                     raw[m, side * n + i] = products[s, m, side, place[slot, i]]
-        for start in range(0, 2 * n, STRIP):
-            orthogonalise(rows, raw, first, start, min(start + STRIP, 2 * n), factor, new)
+        orthogonalise(rows, raw, first, factor, new)
         for start in range(0, n, STRIP):
             own, stop = known[slot, start // STRIP], min(start + STRIP, n)
             for m in range(first, first + columns):

@@ -13,7 +13,7 @@ from knotwork.arrays import Floats
 from knotwork.data.feature_moments import FeatureMoments
 from knotwork.spline.forward import Step, forward
 from knotwork.spline.interactions import Interactions
-from knotwork.spline.knots import CandidateGrid, Spans, choose_candidates, default_spans, rows_at
+from knotwork.spline.knots import CandidateGrid, Spans, choose_candidates, default_spans
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import Hinges, Opening, TermTable
@@ -218,10 +218,8 @@ def _find_knots(
     found: dict[tuple[int, float], Knot] = {}
 
     def look_up(f: int, knot: float) -> None:
-        rows = np.empty(MAX_KNOT_ROWS, dtype=np.intp)
-        count = rows_at(columns[f], knot, rows)
-        rows = rows[:count].copy()
-        found[f, knot] = Knot(feature=f, value=float(X[rows[0], f]), count=count, rows=rows)
+        rows = np.flatnonzero(columns[f] == knot)
+        found[f, knot] = Knot(f, value=float(X[rows[0], f]), count=rows.size, rows=rows[:MAX_KNOT_ROWS].copy())
 
     parts = workers.split(len(keys), work=columns.shape[1] * len(keys) // 4)
 

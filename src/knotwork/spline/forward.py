@@ -7,6 +7,7 @@ add the children of a term instead, see :mod:`knotwork.spline.interactions`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -74,7 +75,7 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
         own, own_drop = -1, 0.0
         if free:
             for k in range(p):
-                drop_x += dots[k, x] ** 2 / norms[x]
+                drop_x += dots[k, x] * dots[k, x] / norms[x]
             own, own_drop = x, drop_x * bend_gain
         first = x if not free or room >= 2 else offsets[f + 1] - 1
         for i in range(offsets[f + 1] - 1, first, -1):
@@ -84,39 +85,14 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
                 continue
             drop = 0.0
             for k in range(p):
-                drop += (dots[k, i] - slope * dots[k, x]) ** 2
+                rest = dots[k, i] - slope * dots[k, x]
+                drop += rest * rest
             drop = drop_x + drop / norm
             if drop > own_drop and drop <= jump_limit:
                 own, own_drop = i, drop
         if own_drop > best_drop * BETTER:
             best, best_drop = own, drop_x if own == x else own_drop
     return best, best_drop
-
-
-@compiled
-def _add_column(q, norm, dots, between, m, factor, projection):  # type: ignore[no-untyped-def]
-    """Write the next column of the triangular factor, and its part of the responses.
-
-    q, norm, dots : what is known of the column beside the span, maybe before another column was added to it
-    between : the product of the two
-    """
-    first, p = q.size, dots.size
-    for i in range(first):
-        factor[i, m] = q[i]
-    for j in range(p):
-        projection[m, j] = dots[j]
-    for e in range(first, m):
-        along = between
-        for i in range(e):
-            along -= factor[i, e] * factor[i, m]
-        along /= factor[e, e]
-        factor[e, m] = along
-        norm -= along * along
-        for j in range(p):
-            projection[m, j] -= along * projection[e, j]
-    factor[m, m] = np.sqrt(norm)
-    for j in range(p):
-        projection[m, j] /= factor[m, m]
 
 
 class _Search:
@@ -150,7 +126,7 @@ class _Search:
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
         self._extend([(np.empty(0), self.opening.total, np.zeros(responses))], 0.0)
-        self._absorb(self._as_table([()]), (), self.opening.sums[None])
+        self._absorb([()], (), self.opening.sums[None])
         self._least = rules.in_span * self._table.base[self.grid.linear]
         if rules.in_span_raw > 0:
             with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
@@ -187,15 +163,17 @@ class _Search:
             # The two children of a knot have nothing in common.
             columns, known, between = list(move.terms), self._families.known(move, self._columns), 0.0
         if not self.is_full:
-            table = self._as_table(columns)
-            products = self._hinge_products(move.position, table) if move.parent is None else self.rows.products(table)
+            if move.parent is None:
+                products = self._hinge_products(move.position, columns)
+            else:
+                products = self.rows.products(self._as_table(columns))
         self._extend(known, between)
         if move.parent is None and len(move.terms) == 2:
             self._mix_pair(float(self.grid.knots[move.position]))
         self.terms += move.terms
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
         if not self.is_full:
-            self._absorb(table, move.terms, products)
+            self._absorb(columns, move.terms, products)
 
     def _is_free(self, position: int) -> bool:
         """Whether the feature of a candidate is not in the span yet."""
@@ -220,7 +198,7 @@ class _Search:
             columns[position] = ((f, knot, 1),)
         return list(columns.values()), [self._table.known(at) for at in columns], float(self.opening.cross[position])
 
-    def _hinge_products(self, position: int, columns: TermTable) -> Floats:
+    def _hinge_products(self, position: int, columns: Sequence[Hinges]) -> Floats:
         """Products of those columns with all hinges: (k, C)."""
         f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
         if self._is_free(position):
@@ -232,7 +210,7 @@ class _Search:
             # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
             below = self.rows.products(self._as_table([((f, knot, -1),)]))
             return below + (self._linear_products[f] - knot * self.opening.sums)
-        return self.rows.products(columns)
+        return self.rows.products(self._as_table(columns))
 
     def _mix_pair(self, knot: float) -> None:
         """Write the terms (x − t)₊ and (t − x)₊ in the last two columns of the span, x and (x − t)₊."""
@@ -261,11 +239,19 @@ class _Search:
 
     def _extend(self, known: Sequence[Known], between: float) -> None:
         """Add one or two columns to the span, given what is known of them beside it and their product."""
+        factor, projection, root = self._factor, self._projection, 0.0
         for q, norm, dots in known:
-            _add_column(q, norm, dots, between, self._columns, self._factor, self._projection)
+            m = self._columns
+            factor[: q.size, m] = q
+            if q.size < m:  # what is known is from before the first column of the step
+                along = factor[m - 1, m] = float(between - np.dot(factor[: m - 1, m - 1], q)) / root
+                norm -= along * along
+                dots = dots - along * projection[m - 1]
+            factor[m, m] = root = math.sqrt(norm)
+            projection[m] = dots / root
             self._columns += 1
 
-    def _absorb(self, columns: TermTable, terms: Sequence[Hinges], products: Floats) -> None:
+    def _absorb(self, columns: Sequence[Hinges], terms: Sequence[Hinges], products: Floats) -> None:
         """Take the last columns of the span into account, and the terms they are for.
 
         products : (k, C) of the columns with all hinges
@@ -273,7 +259,8 @@ class _Search:
         self._table.absorb(products, self._factor, self._projection)
         if self._families is not None:
             first, room = self._columns - len(columns), self.max_terms - self.counter
-            self._families.extend(columns, terms, first, self._factor, self._projection, room)
+            table = self._as_table(columns)
+            self._families.extend(table, terms, first, self._factor, self._projection, room)
 
 
 def forward(

@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled, compiled_reduction
+from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded
 from knotwork.spline.workers import Workers
 
 # Above this many rows, knots are taken from a fixed sample of them: quantiles of 65 536 rows are as good as any,
 # and sorting every column would cost as much as several passes of the search.
 SAMPLE = 65_536
+# Parts of a column of heavy tails that are dealt into cells of their own.
+SEGMENTS = 128
+NO_VALUES, NO_SEGMENTS = np.empty(0), np.empty(0, np.uint8)
 
 
 @dataclass(frozen=True)
 class Spans:
-    """Least number of observations between two knots, and between a knot and the ends of the data."""
+    """Minimum number of observations between two knots, and between a knot and the ends of the data."""
 
     minspan: int
     endspan: int
@@ -73,51 +77,37 @@ def default_spans(n: float, d: int, minspan: int | None, endspan: int | None) ->
 
 
 @compiled_reduction
-def _range(x):  # type: ignore[no-untyped-def]
-    low, high = x[0], x[0]
-    for v in x:
-        low, high = min(low, v), max(high, v)
-    return low, high
+def _deal(x, segment, low, base, factor, cell_of, end, out):  # type: ignore[no-untyped-def]
+    """Sort by dealing values into as many cells as there are and sorting each; return whether cells were even enough.
 
-
-@compiled
-def _shell_sort(x):  # type: ignore[no-untyped-def]
-    """Sort in place: a dozen lines, where numba's own sort takes longer to compile than everything else here."""
-    gap = 1
-    while gap < x.size // 3:
-        gap = 3 * gap + 1
-    while gap > 0:
-        for i in range(gap, x.size):
-            v = x[i]
-            k = i - gap
-            while k >= 0 and x[k] > v:
-                x[k + gap] = x[k]
-                k -= gap
-            x[k + gap] = v
-        gap //= 3
-
-
-@compiled
-def _sort(x):  # type: ignore[no-untyped-def]
-    """Sort a column by dealing it into equal cells and sorting each: linear time unless the values are very uneven."""
-    low, high = _range(x)
-    cells = x.size
-    factor = (cells - 1) / (high - low) if high > low else 0.0
-    cell_of = np.empty(x.size, np.int32)
-    for i in range(x.size):
-        cell_of[i] = np.int32((x[i] - low) * factor)
-    end = np.zeros(cells + 1, np.int32)
-    for cell in cell_of:
-        end[cell + 1] += 1
-    for cell in range(cells):
+    The cells of segment s begin with number ``base[s]``, at the value ``low[s]``, with ``factor[s]`` cells to a unit.
+    segment : (N,) of each value; if it is empty, all cells are equal
+    cell_of, end : (N,) and (N + 1,) room, the second zero
+    """
+    size = x.size
+    if segment.size == 0:
+        least, most = x[0], x[0]
+        for i in range(size):
+            least = x[i] if x[i] < least else least
+            most = x[i] if x[i] > most else most
+        scale = (size - 1) / (most - least) if most > least else 0.0
+        for i in range(size):
+            cell_of[i] = np.int32((x[i] - least) * scale)
+    else:
+        for i in range(size):
+            s = segment[i]
+            cell_of[i] = np.int32(base[s] + (x[i] - low[s]) * factor[s])
+    for i in range(size):
+        end[cell_of[i] + 1] += 1
+    for cell in range(size):
         end[cell + 1] += end[cell]
-    out = np.empty_like(x)
-    for i in range(x.size):
-        out[end[cell_of[i]]] = x[i]
-        end[cell_of[i]] += 1
+    for i in range(size):
+        cell = cell_of[i]
+        out[end[cell]] = x[i]
+        end[cell] += 1
     # Values are out of order inside their cells only; many to a cell means that cells do not help here.
-    patience = 16 * x.size
-    for i in range(1, x.size):
+    patience = 6 * size
+    for i in range(1, size):
         v = out[i]
         k = i - 1
         while k >= 0 and out[k] > v:
@@ -126,89 +116,99 @@ def _sort(x):  # type: ignore[no-untyped-def]
         out[k + 1] = v
         patience -= i - k
         if patience < 0:
-            _shell_sort(out)
-            break
+            return False
+    return True
+
+
+def _sort(x: Floats) -> Floats:
+    """Sort a column: in a quarter of the time of ``np.sort``, with heavy tails in half of it.
+
+    Cells are equal at first; if that fails, equal between quantiles of a sample; else ``np.sort`` does it.
+    """
+    n = x.size
+    out, cell_of = np.empty(n), np.empty(n, np.int32)
+    if _deal(x, NO_SEGMENTS, NO_VALUES, NO_VALUES, NO_VALUES, cell_of, np.zeros(n + 1, np.int32), out):
+        return out
+    edges = np.sort(x[:: max(1, n // (4 * SEGMENTS))])
+    edges = edges[np.arange(1, SEGMENTS) * edges.size // SEGMENTS]
+    low, high = x.min(), x.max()
+    segment = np.empty(n, np.uint8)
+    encode(x, padded(edges, edges.size), 1.0, np.empty(SEARCH_TILE, np.uint32), segment)
+    starts, widths = np.concatenate([[low], edges]), np.diff(edges, prepend=low, append=high)
+    base = np.arange(SEGMENTS) * n // SEGMENTS
+    cells = np.diff(base, append=n) - 1
+    # Segments of no width hold equal values.
+    factor = np.divide(cells, widths, out=np.zeros(SEGMENTS), where=(widths > 1e-200) & (cells > 0))
+    if not _deal(x, segment, starts, base.astype(np.float64), factor, cell_of, np.zeros(n + 1, np.int32), out):
+        out.sort()
     return out
 
 
 @compiled
-def _select_knots(ordered, upto, minspan, endspan, max_knots):  # type: ignore[no-untyped-def]
-    """Return the knots of one column, rising; ``max_knots`` of them at most, unless it is 0.
+def _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots, knots):  # type: ignore[no-untyped-def]
+    """Write the knots of one column, rising; ``max_knots`` of them at most, unless it is 0. Return their number.
 
     ordered : the column, sorted
-    upto : observations up to and including each entry; an array of one entry says how many each of them stands for
+    upto : observations up to and including each entry; empty if every entry stands for ``each`` of them
+    highest : the position of the highest knot if no maxima are tied
+    knots : room for as many as there are positions
     """
-    last = ordered.size - 1
-    each = upto[0]
-    counted = upto.size == 1
-    total = each * ordered.size if counted else upto[last]
+    last, counted = ordered.size - 1, upto.size == 0
     top = last
     while top > 0 and ordered[top - 1] == ordered[last]:
         top -= 1
     if top == 0:
-        return np.empty(0)  # constant
+        return 0  # constant
     # Positions are counted from the first of the tied maxima.
-    tied = total - (each * top if counted else upto[top - 1]) - 1.0
-    spare = (total - 2.0 * endspan) % minspan
-    position = total - endspan - (minspan // 2 if spare == 0.0 else spare // 2.0)
-    falling = np.empty(max(0, int((position - endspan) / minspan) + 1))
-    count = 0
-    i = last
+    total, below = (each * ordered.size, each * top) if counted else (upto[last], upto[top - 1])
+    tied = total - below - 1.0
+    first = knots.size
+    i, position = last, highest
     while position > endspan and position - tied > endspan:
         # Weights are sums of floats: a position counts as reached a rounding error early.
         adjusted = position - tied - 1e-9 * total
         if counted:
-            i = int(np.ceil(adjusted / each)) - 1
+            i = int(adjusted / each)
+            i -= i == adjusted / each
         else:
             while i > 0 and upto[i - 1] >= adjusted:
                 i -= 1
-        # A hinge at the least value is the feature itself, moved.
-        if i < top and ordered[i] > ordered[0] and (count == 0 or ordered[i] != falling[count - 1]):
-            falling[count] = ordered[i]
-            count += 1
+        # A hinge at the minimum is the feature itself, moved.
+        if i < top and ordered[i] > ordered[0] and (first == knots.size or ordered[i] != knots[first]):
+            first -= 1
+            knots[first] = ordered[i]
         position -= minspan
-    if max_knots == 0 or count <= max_knots:
-        return falling[:count][::-1].copy()
+    count = knots.size - first
+    thin = 0 < max_knots < count
     # Spread evenly over the mean of rank and value: ranks alone would leave the tails without knots.
-    knots = np.empty(max_knots)
     kept, due = 0, 0.5
-    bottom, width = falling[count - 1], falling[0] - falling[count - 1]
+    bottom, width = knots[first], knots[-1] - knots[first]
     for k in range(count):
-        knot = falling[count - 1 - k]
-        place = max_knots * (0.5 * (k + 0.5) / count + 0.5 * (knot - bottom) / width)
-        if place >= due and kept < max_knots:
-            knots[kept] = knot
-            kept += 1
-            due = np.floor(place + 0.5) + 0.5
-    return knots[:kept]
+        knot = knots[first + k]
+        if thin:
+            place = max_knots * (0.5 * (k + 0.5) / count + 0.5 * (knot - bottom) / width)
+            if place < due or kept == max_knots:
+                continue
+            due = int(place + 0.5) + 0.5
+        knots[kept] = knot
+        kept += 1
+    return kept
 
 
-@compiled
-def _knots_of_column(column, minspan, endspan, max_knots):  # type: ignore[no-untyped-def]
-    low, high = _range(column)
-    i = 0
-    while i < column.size and (column[i] == low or column[i] == high):
-        i += 1
-    if i == column.size:
-        return np.empty(0)  # two values: a hinge between them is the feature itself
-    return _select_knots(_sort(column), np.ones(1), minspan, endspan, max_knots)
-
-
-def _knots_of_weighted_column(
-    column: Floats, weights: Floats | None, rows: NDArray[np.intp] | None, spans: tuple[float, float, int]
+def _knots_of_column(
+    column: Floats, weights: Floats | None, total: float, highest: float, spans: Spans, max_knots: int | None
 ) -> Floats:
-    """Choose the knots of a column whose rows count unequally, or of a sample of it that stands for all."""
-    total = float(column.size) if weights is None else float(weights.sum())
-    if rows is not None:
-        column, weights = column[rows], None if weights is None else weights[rows]
+    """Choose the knots of a column that stands for so many observations, below a highest position."""
+    minspan, endspan = float(spans.minspan), float(spans.endspan)
     if weights is None:
-        ordered, upto = _sort(column), np.array([total / column.size])
+        ordered, upto = _sort(column), NO_VALUES
     else:
         order = np.argsort(column, kind="stable")
         ordered, upto = column[order], np.cumsum(weights[order])
         upto *= total / upto[-1]
-    knots: Floats = _select_knots(ordered, upto, *spans)
-    return knots
+    knots = np.empty(int((highest - endspan) / minspan) + 1)
+    each = total / column.size
+    return knots[: _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots or 0, knots)]
 
 
 def choose_candidates(
@@ -225,32 +225,21 @@ def choose_candidates(
     if n > SAMPLE and max_knots is not None:
         rows = np.sort(np.random.default_rng(0).choice(n, SAMPLE, replace=False))
     knots: list[Floats] = [np.empty(0)] * d
-
-    limits = (float(spans.minspan), float(spans.endspan), max_knots or 0)
-
     parts = workers.split(d, work=n * d)
+    total = float(n) if weights is None else float(weights.sum())
+    spare = (total - 2.0 * spans.endspan) % spans.minspan
+    highest = total - spans.endspan - (spans.minspan // 2 if spare == 0.0 else spare // 2.0)
+    if rows is not None and weights is not None:
+        weights = weights[rows]
 
     def task(k: int) -> None:
         for f in range(*parts[k]):
-            if weights is None and rows is None:
-                knots[f] = _knots_of_column(columns[f], *limits)
-            else:
-                knots[f] = _knots_of_weighted_column(columns[f], weights, rows, limits)
+            column = columns[f] if rows is None else columns[f, rows]
+            knots[f] = _knots_of_column(column, weights, total, highest, spans, max_knots)
 
-    workers.run(task, len(parts))
+    if highest > spans.endspan:
+        workers.run(task, len(parts))
     return _lay_out(knots)
-
-
-@compiled
-def rows_at(column, value, out):  # type: ignore[no-untyped-def]
-    """Write the first rows where a column (N,) equals a value into ``out``; return how many there are in all."""
-    count = 0
-    for i in range(column.size):
-        if column[i] == value:
-            if count < out.size:
-                out[count] = i
-            count += 1
-    return count
 
 
 def child_candidates(grid: CandidateGrid, most: int, least: Floats) -> CandidateGrid:

@@ -7,6 +7,7 @@ neighbouring rows; the same rotations keep the inverse of R up to date, so nothi
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -38,80 +39,59 @@ class PruningPath:
 
 
 @compiled
-def _move_to_end(factor, inverse, z, order, start, size):  # type: ignore[no-untyped-def]
-    """Move the column at place ``start`` to place ``size − 1``, in place: factor and z rotate, inverse follows."""
-    for j in range(start, size - 1):
-        for i in range(j + 2):
-            factor[i, j], factor[i, j + 1] = factor[i, j + 1], factor[i, j]
-        for k in range(size):
-            inverse[j, k], inverse[j + 1, k] = inverse[j + 1, k], inverse[j, k]
-        order[j], order[j + 1] = order[j + 1], order[j]
-        a, b = factor[j, j], factor[j + 1, j]
-        length = np.hypot(a, b)
-        c, s = a / length, b / length
-        for k in range(j, size):
-            u, v = factor[j, k], factor[j + 1, k]
-            factor[j, k], factor[j + 1, k] = c * u + s * v, c * v - s * u
-        factor[j + 1, j] = 0.0
-        for k in range(z.shape[1]):
-            u, v = z[j, k], z[j + 1, k]
-            z[j, k], z[j + 1, k] = c * u + s * v, c * v - s * u
-        for i in range(size):
-            u, v = inverse[i, j], inverse[i, j + 1]
-            inverse[i, j], inverse[i, j + 1] = c * u + s * v, c * v - s * u
+def _eliminate(factor, inverse, z, rss, prefixes, order, best_rss, members):  # type: ignore[no-untyped-def]
+    """Drop one column after the other; best_rss[k] and members[k] are the best subset of k + 1 columns.
 
-
-@compiled
-def _invert(factor):  # type: ignore[no-untyped-def]
-    """Invert an upper triangular matrix by back substitution."""
-    n = len(factor)
-    inverse = np.zeros((n, n))
-    for k in range(n):
-        inverse[k, k] = 1.0 / factor[k, k]
-        for i in range(k - 1, -1, -1):
-            total = 0.0
-            for j in range(i + 1, k + 1):
-                total += factor[i, j] * inverse[j, k]
-            inverse[i, k] = -total / factor[i, i]
-    return inverse
-
-
-@compiled
-def _eliminate(factor, z, rss, prefixes, best_rss, members):  # type: ignore[no-untyped-def]
-    """Drop one column after the other; best_rss[k] and members[k] are the best subset of k + 1 columns."""
-    columns, p = z.shape
-    order = np.arange(columns)
-    inverse = _invert(factor)
-    size = columns
+    order : the columns as they are arranged now; all arrays are changed
+    """
+    size, p = z.shape
     while True:
         # All prefixes of this ordering are subsets; the shorter ones cost the entries of z that they leave out.
         reached = rss
         for k in range(size - 1, -1, -1):
             if (prefixes or k == size - 1) and reached < best_rss[k]:
                 best_rss[k] = reached
-                members[k] = False
-                for j in range(k + 1):
-                    members[k, order[j]] = True
+                for j in range(order.size):
+                    members[k, order[j]] = j <= k
             for j in range(p):
-                reached += z[k, j] ** 2
+                reached += z[k, j] * z[k, j]
         if size == 1:
             return
         weakest, least = 1, np.inf
         for m in range(1, size):
             spread, cost = 0.0, 0.0
             for k in range(m, size):
-                spread += inverse[m, k] ** 2
+                spread += inverse[m, k] * inverse[m, k]
             for j in range(p):
                 beta = 0.0
                 for k in range(m, size):
                     beta += inverse[m, k] * z[k, j]
-                cost += beta**2
+                cost += beta * beta
             if cost / spread < least:
                 weakest, least = m, cost / spread
-        _move_to_end(factor, inverse, z, order, weakest, size)
+        # Move it to the end: neighbours change places, and a rotation makes the factor triangular again.
+        for j in range(weakest, size - 1):
+            for i in range(j + 2):
+                factor[i, j], factor[i, j + 1] = factor[i, j + 1], factor[i, j]
+            order[j], order[j + 1] = order[j + 1], order[j]
+            a, b = factor[j, j], factor[j + 1, j]
+            length = math.hypot(a, b)
+            c, s = a / length, b / length
+            for k in range(j, size):
+                u, v = factor[j, k], factor[j + 1, k]
+                factor[j, k], factor[j + 1, k] = c * u + s * v, c * v - s * u
+            factor[j + 1, j] = 0.0
+            for k in range(p):
+                u, v = z[j, k], z[j + 1, k]
+                z[j, k], z[j + 1, k] = c * u + s * v, c * v - s * u
+            for k in range(size):
+                inverse[j, k], inverse[j + 1, k] = inverse[j + 1, k], inverse[j, k]
+            for i in range(size):
+                u, v = inverse[i, j], inverse[i, j + 1]
+                inverse[i, j], inverse[i, j + 1] = c * u + s * v, c * v - s * u
         size -= 1
         for j in range(p):
-            rss += z[size, j] ** 2
+            rss += z[size, j] * z[size, j]
 
 
 def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
@@ -119,7 +99,8 @@ def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
     columns = len(path.factor)
     rss = np.full(columns, np.inf)
     members = np.zeros((columns, columns), dtype=np.bool_)
-    _eliminate(path.factor.copy(), path.projection.copy(), path.rss, prefixes, rss, members)
+    factor, inverse, z = path.factor.copy(), np.linalg.inv(path.factor), path.projection.copy()
+    _eliminate(factor, inverse, z, path.rss, prefixes, np.arange(columns), rss, members)
     return PruningPath(
         members=members,
         rss=rss,

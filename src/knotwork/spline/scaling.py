@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from knotwork.arrays import Floats
-from knotwork.spline.compiled import compiled, compiled_reduction
+from knotwork.arrays import CHUNK, Floats
+from knotwork.spline.compiled import compiled_reduction
 from knotwork.spline.workers import Workers, row_blocks
 
 
@@ -26,31 +26,25 @@ class Scaling:
 
 
 @compiled_reduction
-def _copy_columns(X, first, last, columns, low, high, total):  # type: ignore[no-untyped-def]
-    """Copy rows ``first`` to ``last`` into columns; find least, greatest and sum of each on the way.
+def _copy_columns(X, at, columns, low, high, total):  # type: ignore[no-untyped-def]
+    """Copy rows into columns from row ``at`` on; find minimum, maximum and sum of each on the way.
 
-    A tile of rows at a time: X is usually row-major. Tiles are summed on their own, so that few digits are lost.
+    A tile of rows at a time: X is row-major. Tiles are summed on their own, so that few digits are lost.
     """
-    for start in range(first, last, 256):
-        stop = min(start + 256, last)
+    for start in range(0, len(X), 256):
+        stop = len(X) if start + 256 > len(X) else start + 256
         for f in range(X.shape[1]):
-            column = columns[f, start:stop]
-            for i in range(column.size):
-                column[i] = X[start + i, f]
+            to = np.uint64(at + start)
+            for i in range(stop - start):
+                columns[f, to + np.uint64(i)] = X[start + i, f]
             least, most, tile = low[f], high[f], 0.0
-            for x in column:
-                least, most = min(least, x), max(most, x)
+            for i in range(stop - start):
+                x = columns[f, to + np.uint64(i)]
+                least = x if x < least else least
+                most = x if x > most else most
                 tile += x
             low[f], high[f] = least, most
             total[f] += tile
-
-
-@compiled
-def _scale_columns(columns, first, last, scale, centre):  # type: ignore[no-untyped-def]
-    for f in range(len(columns)):
-        column = columns[f, first:last]
-        for i in range(column.size):
-            column[i] = column[i] * scale[f] - centre[f]
 
 
 def power_of_two_scale(width: ArrayLike) -> Floats:
@@ -77,7 +71,10 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
 
     def copy(k: int) -> None:
         for block in range(*parts[k]):
-            _copy_columns(X, *blocks[block], columns, low[block], high[block], total[block])
+            first, last = blocks[block]
+            # One kind of table for the kernel, so that it is compiled once; other kinds are copied block by block.
+            rows = np.ascontiguousarray(X[first:last], np.float64)
+            _copy_columns(rows, first, columns, low[block], high[block], total[block])
 
     workers.run(copy, len(parts))
     low, high = low.min(axis=0), high.max(axis=0)
@@ -86,9 +83,14 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
     # Any centre inside the data is right, the mean just cancels least; it may have overflowed, or the weights differ.
     mean = np.clip(np.nan_to_num(total.sum(axis=0) / n, nan=0.0), low, high)
     centre = mean * scale
-    workers.run(
-        lambda k: _scale_columns(columns, blocks[parts[k][0]][0], blocks[parts[k][1] - 1][1], scale, centre), len(parts)
-    )
+
+    def centre_and_scale(k: int) -> None:
+        for start in range(blocks[parts[k][0]][0], blocks[parts[k][1] - 1][1], CHUNK):
+            part = columns[:, start : min(start + CHUNK, blocks[parts[k][1] - 1][1])]
+            part *= scale[:, None]
+            part -= centre[:, None]
+
+    workers.run(centre_and_scale, len(parts))
     return columns, Scaling(scale=scale, centre=centre)
 
 

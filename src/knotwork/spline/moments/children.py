@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled
 from knotwork.spline.knots import CandidateGrid
-from knotwork.spline.moments.child_opening import open_children
-from knotwork.spline.moments.evaluate import encode
+from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
+from knotwork.spline.moments.child_opening import open_min, open_product
 from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable
 from knotwork.spline.moments.pairs import add_pair
 from knotwork.spline.moments.parents import ParentRows
@@ -37,140 +37,98 @@ TILE, GROUP = 1024, 4
 
 @compiled
 def _sum_products(  # type: ignore[no-untyped-def]
-    columns, slopes, codes, offsets, knots, most, begin, count, rows, value, bins, used, values, which, first, jobs, out
-):
+    columns, slopes, codes, offsets, knots, begin, count, rows, value, bins, used, values, which, first, jobs,
+    tables, active, v, out,
+):  # fmt: skip
     """Products of columns v with the children of parents.
 
-    most : bins of the feature with most knots
+    bins : None for products, of which half as much is compiled
     values : (·, N) columns, weighted; which : (V,) rows of it, -1 for none; out has them from place ``first`` on
     jobs : (J, 4) the place in out, the parent's slot, features from – to
-    out : (parents, ·, 2, C), zero before; without bins the children are products
+    tables : room for a column's features and one more: 3 tables of x, x − b, x + b, flat; (group · features, ·)
+    active, v : room for a group of tiles, two entries to a row
+    out : (parents, ·, 2, C), zero before
     """
-    d, product = len(columns), bins.size == 0
-    tables = np.empty((GROUP, d + 1, 3 * most * 2))  # of x, x − b, x + b
-    active, v = np.empty((GROUP, TILE, 2), np.uint32), np.empty((GROUP, TILE, 2))
-    found, own = np.empty(GROUP, np.int64), np.empty(d, np.int64)
-    touched = np.empty(GROUP, np.bool_)
+    d = len(columns)
+    most = tables.size // (GROUP * (d + 1) * 6)
+    width = 3 * most  # of the tables of a feature, in pairs of sums
+    lower, upper, mask, byte = np.uint32(most), np.uint32(2 * most), np.uint32(255), np.uint32(8)
+    one, two = np.uint64(1), np.uint64(2)
+    own, found, touched = np.empty(d, np.int64), np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
     for job in range(len(jobs)):
-        place, slot, a, z = jobs[job]
+        place, slot = jobs[job, 0], jobs[job, 1]
         features = 0
-        for f in range(a, z):
+        for f in range(jobs[job, 2], jobs[job, 3]):
             own[features] = f
             features += used[slot, f]
         a, n = begin[slot], count[slot]
-        own_rows, b = rows[a : a + n], value[a : a + n]
-        own_bins = bins[d * a : d * (a + n)]
+        own_rows, own_value = rows[a : a + n], value[a : a + n]
         for group in range(0, len(which), GROUP):
-            size = min(GROUP, len(which) - group)
-            touched[:] = False
-            for tile in range(0, n, TILE):
-                stop = min(tile + TILE, n)
-                for k in range(size):
-                    row, found[k] = which[group + k], 0
-                    if row >= 0:
-                        found[k] = _find_active(values[row], own_rows, b, tile, stop, active[k], v[k])
-                    if found[k] > 0 and not touched[k]:
-                        for j in range(features):
-                            tables[k, j] = 0.0
-                        touched[k] = True
-                for k in range(size):
-                    if found[k] == 0:
-                        continue
-                    for j in range(0, features, 2):
-                        # The last of an odd number goes with itself, the second time into a spare table.
-                        f, g = own[j], own[min(j + 1, features - 1)]
-                        second = tables[k, j + 1]
-                        if product:
-                            _sum_bins(columns[f], codes[f], active[k, : found[k]], v[k], tables[k, j])
-                            _sum_bins(columns[g], codes[g], active[k, : found[k]], v[k], second)
-                        else:
-                            _sum_shifted_bins(
-                                columns[f], columns[g], slopes[f], slopes[g], codes[f], codes[g],
-                                own_bins[f * n : (f + 1) * n], own_bins[g * n : (g + 1) * n],
-                                active[k, : found[k]], v[k], most, tables[k, j], second,
-                            )  # fmt: skip
+            size = len(which) - group if group + GROUP > len(which) else GROUP
             for k in range(size):
-                if not touched[k]:
-                    continue
-                for j in range(features):
-                    at, to = slice(offsets[own[j]], offsets[own[j] + 1]), out[place, first + group + k]
-                    _add_up(tables[k, j].reshape(3, most, 2), knots[at], to[0, at], to[1, at])
-
-
-@compiled
-def _find_active(values, rows, b, start, stop, active, v):  # type: ignore[no-untyped-def]
-    """Write where a column is not zero, (place, row), and the column there and its product with b, (v, v·b)."""
-    count = 0
-    for i in range(start, stop):
-        active[count, 0] = i
-        count += values[rows[i]] != 0.0
-    for a in range(count):
-        i = active[a, 0]
-        active[a, 1] = rows[i]
-        v[a, 0] = values[rows[i]]
-        v[a, 1] = v[a, 0] * b[i]
-    return count
-
-
-@compiled
-def _sum_bins(x, code, active, v, table):  # type: ignore[no-untyped-def]
-    """Per bin of x: Σvb and Σvbx."""
-    for a in range(len(active)):
-        r = active[a, 1]
-        add_pair(table, code[r], v[a, 1], v[a, 1] * x[r])
-
-
-@compiled
-def _sum_shifted_bins(x, z, x_slope, z_slope, x_code, z_code, x_bins, z_bins, active, v, most, first, second):  # type: ignore[no-untyped-def]
-    """Per bin of x, x − b and x + b: Σv and Σv times the binned value; the same for z.
-
-    first, second : the tables (3, most, 2) of the two features, flat
-    """
-    lower, upper, mask, byte = np.uint32(most), np.uint32(2 * most), np.uint32(255), np.uint32(8)
-    for a in range(len(active)):
-        i, r, w, wb = active[a, 0], active[a, 1], v[a, 0], v[a, 1]
-        x_both, z_both = np.uint32(x_bins[i]), np.uint32(z_bins[i])
-        wx, wz = w * x[r] * x_slope, w * z[r] * z_slope
-        add_pair(first, x_code[r], w, wx)
-        add_pair(second, z_code[r], w, wz)
-        add_pair(first, lower + (x_both & mask), w, wx - wb)
-        add_pair(second, lower + (z_both & mask), w, wz - wb)
-        add_pair(first, upper + (x_both >> byte), w, wx + wb)
-        add_pair(second, upper + (z_both >> byte), w, wz + wb)
-
-
-@compiled
-def _add_up(table, knots, above, below):  # type: ignore[no-untyped-def]
-    """Turn the bins of a feature into ⟨v, c⟩ of both children at every knot; the first of them is the feature itself.
-
-    For products the bins of x − b and x + b are empty.
-    """
-    x, lower, upper, last = table[0], table[1], table[2], knots.size - 1
-    s, sx, r, rx = 0.0, 0.0, 0.0, 0.0
-    for k in range(last):
-        # From the last bin down for children above the knot, from the first bin up for those below.
-        i, j = np.uint32(last - k), np.uint32(k)
-        s += x[i, 0] - lower[i, 0]
-        sx += x[i, 1] - lower[i, 1]
-        r += x[j, 0] - upper[j, 0]
-        rx += x[j, 1] - upper[j, 1]
-        above[i] = sx - knots[i] * s
-        below[j + np.uint32(1)] = knots[j + np.uint32(1)] * r - rx
-
-
-@compiled
-def _join(out, slots, ones, columns, shift):  # type: ignore[no-untyped-def]
-    """Finish columns that are not summed as they are, see :class:`~knotwork.spline.moments.values.SpanValues`.
-
-    columns : (V, 3) place in out, factor, place of the column beside or -1
-    """
-    for p in range(len(out)):
-        for j in range(len(columns)):
-            k, factor, beside = columns[j]
-            for side in range(2):
-                for i in range(out.shape[3]):
-                    total = factor * out[p, k, side, i] + shift[j] * ones[slots[p], side, i]
-                    out[p, k, side, i] = total + (out[p, beside, side, i] if beside >= 0 else 0.0)
+                touched[k] = 0
+            for tile in range(0, n, TILE):
+                stop = n if tile + TILE > n else tile + TILE
+                for k in range(size):
+                    # Where a column is not zero: (place, row), and the column there and its product with b.
+                    row, active_rows = which[group + k], 0
+                    if row >= 0:
+                        for i in range(tile, stop):
+                            active[k, active_rows, 0] = i
+                            active_rows += values[row, own_rows[i]] != 0.0
+                        for i in range(active_rows):
+                            at = active[k, i, 0]
+                            active[k, i, 1] = own_rows[at]
+                            v[k, i, 0] = values[row, own_rows[at]]
+                            v[k, i, 1] = v[k, i, 0] * own_value[at]
+                    found[k] = active_rows
+                    if active_rows > 0 and touched[k] == 0:
+                        touched[k] = 1
+                        begins = 2 * width * k * (d + 1)
+                        tables[begins : begins + 2 * width * features] = 0.0
+                for k in range(size):
+                    for j in range(0, features if found[k] > 0 else 0, 2):
+                        # The last of an odd number goes with itself, the second time into a spare table.
+                        f, g = own[j], own[j + 1 if j + 1 < features else j]
+                        begins = 2 * width * (k * (d + 1) + j)
+                        # Parts of arrays, not places in them: a pointer each, and the loops need no other registers.
+                        first_table, second_table = tables[begins:], tables[begins + 2 * width :]
+                        x, z, x_code, z_code = columns[f], columns[g], codes[f], codes[g]
+                        if bins is None:
+                            # Per bin of x: Σvb and Σvbx; the same for z.
+                            for i in range(found[k]):
+                                r, wb = active[k, i, 1], v[k, i, 1]
+                                add_pair(first_table, x_code[r], wb, wb * x[r])
+                                add_pair(second_table, z_code[r], wb, wb * z[r])
+                        else:
+                            # Per bin of x, x − b and x + b: Σv and Σv times the binned value; the same for z.
+                            x_slope, z_slope = slopes[f], slopes[g]
+                            x_bins, z_bins = bins[d * a + f * n :], bins[d * a + g * n :]
+                            for i in range(found[k]):
+                                at, r, w, wb = active[k, i, 0], active[k, i, 1], v[k, i, 0], v[k, i, 1]
+                                x_both, z_both = np.uint32(x_bins[at]), np.uint32(z_bins[at])
+                                wx, wz = w * x[r] * x_slope, w * z[r] * z_slope
+                                add_pair(first_table, x_code[r], w, wx)
+                                add_pair(second_table, z_code[r], w, wz)
+                                add_pair(first_table, lower + (x_both & mask), w, wx - wb)
+                                add_pair(second_table, lower + (z_both & mask), w, wz - wb)
+                                add_pair(first_table, upper + (x_both >> byte), w, wx + wb)
+                                add_pair(second_table, upper + (z_both >> byte), w, wz + wb)
+            for k in range(size):
+                for j in range(features if touched[k] == 1 else 0):
+                    # ⟨v, c⟩ of both children at every knot. For products the bins of x − b and x + b are empty.
+                    at, last = np.uint64(offsets[own[j]]), offsets[own[j] + 1] - offsets[own[j]] - 1
+                    table = tables[2 * width * (k * (d + 1) + j) :]
+                    s, sx, r, rx = 0.0, 0.0, 0.0, 0.0
+                    for i in range(last):
+                        # From the last bin down for children above the knot, from the first bin up for those below.
+                        up, down = np.uint64(i), np.uint64(last - i)
+                        s += table[two * down] - table[two * (down + lower)]
+                        sx += table[two * down + one] - table[two * (down + lower) + one]
+                        r += table[two * up] - table[two * (up + upper)]
+                        rx += table[two * up + one] - table[two * (up + upper) + one]
+                        out[place, first + group + k, 0, at + down] = sx - knots[at + down] * s
+                        out[place, first + group + k, 1, at + up + one] = knots[at + up + one] * r - rx
 
 
 class CpuChildren:
@@ -198,12 +156,13 @@ class CpuChildren:
             raise ValueError(f"children have at most 255 knots a feature, got {self._most_bins - 1}")
         d, n = columns.shape
         self._codes: NDArray[np.uint8] = np.empty((d, n), np.uint8)
+        self._padded = np.array(padded_rows(self._knots, grid.offsets))
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
+            room = np.empty(SEARCH_TILE, np.uint32)
             for f in range(*parts[k]):
-                knots = self._knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
-                encode(columns[f], knots, self._slopes[f], self._codes[f])
+                encode(columns[f], self._padded[f], self._slopes[f], room, self._codes[f])
 
         workers.run(task, len(parts))
         self._parents = ParentRows(slots, d, grid.knots.size, has_bins=not product)
@@ -228,9 +187,17 @@ class CpuChildren:
         parts = self._workers.split(len(used), work=16 * rows.size * len(used))
 
         def task(part: int) -> None:
-            open_children(
-                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._weights,
-                rows, value, bins, used, parts[part], self._product, mass, norms, self._parents.ones[slot],
+            sums = mass, norms, self._parents.ones[slot]
+            if self._product:
+                open_product(
+                    self._columns, self._codes, self.grid.offsets, self._knots, self._weights, rows, value,
+                    used, parts[part], np.empty((self._most_bins, 6)), *sums,
+                )  # fmt: skip
+                return
+            room = np.zeros(2 * SEARCH_TILE), np.zeros(2 * SEARCH_TILE, np.uint32), np.empty(12 * self._most_bins)
+            open_min(
+                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._padded, self._weights,
+                rows, value, bins, used, parts[part], *room, *sums,
             )  # fmt: skip
 
         self._workers.run(task, len(parts))
@@ -254,9 +221,14 @@ class CpuChildren:
         out = np.zeros((len(slots), len(span) - first, 2, self.grid.knots.size))
         for start, rows in span.batches(first):
             self._add_products(slots, span.values, rows, start - first, out)
-        joined = [(m - first, factor, max(-1, beside - first)) for m, factor, beside in span.joined if m >= first]
-        if joined:
-            _join(out, slots, self._parents.ones, np.array(joined), np.array(span.shift[-len(joined) :]))
+        ones = self._parents.ones[slots]
+        for (m, factor, beside), shift in zip(span.joined, span.shift, strict=True):
+            if m >= first:
+                own = out[:, m - first]
+                own *= factor
+                own += shift * ones
+                if beside >= 0:
+                    own += out[:, beside - first]
         return out
 
     def _add_products(
@@ -274,8 +246,10 @@ class CpuChildren:
         def task(thread: int) -> None:
             own = np.array(jobs[thread::threads], np.int64).reshape(-1, 4)
             _sum_products(
-                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._most_bins,
-                kept.begin, kept.count, kept.rows, kept.value, kept.bins, kept.used, values, which, first, own, out,
+                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, kept.begin, kept.count,
+                kept.rows, kept.value, None if self._product else kept.bins, kept.used, values, which, first, own,
+                np.empty(GROUP * (d + 1) * 6 * self._most_bins), np.empty((GROUP, TILE, 2), np.uint32),
+                np.empty((GROUP, TILE, 2)), out,
             )  # fmt: skip
 
         self._workers.run(task, threads)

@@ -6,7 +6,6 @@ are added in order. The result is the same to the last bit for any number of thr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,159 +14,122 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.knots import CandidateGrid
+from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
 from knotwork.spline.moments.children import CpuChildren
-from knotwork.spline.moments.evaluate import encode, evaluate_term
+from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.moments import Opening, Residual, TermTable
 from knotwork.spline.workers import Workers, row_blocks
 
 # Rows whose values and products are kept in the nearest cache while all features pass over them.
 TILE = 2048
-
-
-@compiled_reduction
-def _whole_column_sums(x, y, w, cell):  # type: ignore[no-untyped-def]
-    """Add Σw, Σwx, Σwx², and Σwy, Σwyx of each response to the only bin of a feature without knots."""
-    unit = w.size == 0
-    total, first, second = 0.0, 0.0, 0.0
-    for i in range(x.size):
-        weight = 1.0 if unit else w[i]
-        total += weight
-        first += weight * x[i]
-        second += weight * x[i] * x[i]
-    cell[0] += total
-    cell[1] += first
-    cell[2] += second
-    for k in range(len(y)):
-        first, second = 0.0, 0.0
-        for i in range(x.size):
-            wy = y[k, i] if unit else w[i] * y[k, i]
-            first += wy
-            second += wy * x[i]
-        cell[3 + 2 * k] += first
-        cell[4 + 2 * k] += second
+# Rows on which all terms are evaluated at a time for their residual.
+RESIDUAL_TILE = 256
 
 
 @compiled
-def _opening_sums(columns, codes, offsets, y, w, rows, features, table):  # type: ignore[no-untyped-def]
-    """Per bin: Σw, Σwx, Σwx², and Σwy, Σwyx for each response."""
+def _opening_sums(columns, codes, offsets, w, y, rows, features, table):  # type: ignore[no-untyped-def]
+    """Per bin, behind a zero: Σw, Σwx, Σwx², and Σy, Σyx for each response, weighted before.
+
+    Features without knots are left out.
+    """
     unit = w.size == 0
     for f in range(features[0], features[1]):
-        cells = table[offsets[f] : offsets[f + 1]]
-        if len(cells) == 1:
-            part = slice(rows[0], rows[1])
-            _whole_column_sums(columns[f, part], y[:, part], w[part], cells[0])
+        base = np.uint64(offsets[f])
+        if offsets[f + 1] - offsets[f] == 1:
             continue
-        x = columns[f]
-        code = codes[f]
-        for i in range(rows[0], rows[1]):
+        for row in range(rows[0], rows[1]):
+            i = np.uint64(row)
             weight = 1.0 if unit else w[i]
-            wy = weight * y[0, i]
-            bin_ = np.uint32(code[i])
-            cells[bin_, 0] += weight
-            cells[bin_, 1] += weight * x[i]
-            cells[bin_, 2] += weight * x[i] * x[i]
-            cells[bin_, 3] += wy
-            cells[bin_, 4] += wy * x[i]
-        for k in range(1, y.shape[0]):
-            first, second = np.uint32(3 + 2 * k), np.uint32(4 + 2 * k)
-            for i in range(rows[0], rows[1]):
-                wy = y[k, i] if unit else w[i] * y[k, i]
-                bin_ = np.uint32(code[i])
-                cells[bin_, first] += wy
-                cells[bin_, second] += wy * x[i]
+            x, value, at = columns[f, i], y[0, i], base + np.uint64(codes[f, i])
+            table[at, 1] += weight
+            table[at, 2] += weight * x
+            table[at, 3] += weight * x * x
+            table[at, 4] += value
+            table[at, 5] += value * x
+        for k in range(1, len(y)):
+            first, second = np.uint64(4 + 2 * k), np.uint64(5 + 2 * k)
+            for row in range(rows[0], rows[1]):
+                i = np.uint64(row)
+                at = base + np.uint64(codes[f, i])
+                table[at, first] += y[k, i]
+                table[at, second] += y[k, i] * columns[f, i]
 
 
-@compiled
-def _suffix_sums(tables, offsets, out):  # type: ignore[no-untyped-def]
-    """Add up histograms (blocks, bins, sums) and sum each feature's bins from the last to the first."""
-    for f in range(offsets.size - 1):
-        for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
-            for k in range(out.shape[1]):
-                out[i, k] = out[i + 1, k] if i + 1 < offsets[f + 1] else 0.0
-                for block in range(tables.shape[0]):
-                    out[i, k] += tables[block, i, k]
+def _whole_column_sums(x: Floats, w: Floats, y: Floats, cell: Floats) -> None:
+    """Write the same sums for a feature without knots: all rows are in one bin, and numpy is faster there."""
+    wx = x if w.size == 0 else w * x
+    cell[1:4] = x.size if w.size == 0 else w.sum(), wx.sum(), np.einsum("i,i", wx, x)
+    cell[4::2], cell[5::2] = y.sum(axis=1), np.einsum("ki,i->k", y, x)
 
 
 @compiled_reduction
-def _single_bin_sums(x, value, below):  # type: ignore[no-untyped-def]
-    """Σv and Σvx of the rows above, then of those below, for a feature without knots."""
-    v, vx, w, wx = 0.0, 0.0, 0.0, 0.0
-    for i in range(x.size):
-        a = 0.0 if below[i] > 0 else value[i]
-        b = value[i] if below[i] > 0 else 0.0
-        v += a
-        w += b
-        vx += a * x[i]
-        wx += b * x[i]
-    return v, vx, w, wx
-
-
-@compiled
-def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, table):  # type: ignore[no-untyped-def]
+def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, side, value, table):  # type: ignore[no-untyped-def]
     """Per bin: Σ w·b and Σ w·b·x for both hinges b of feature ``split`` at ``knot``.
 
     A row is above the knot or below it (the first and the second half of the table), so two columns cost one pass.
+    side, value : room for a tile
     """
-    value = np.empty(TILE)
-    side = np.empty(TILE, np.uint32)
     bins = np.uint32(offsets[-1])
     unit = w.size == 0
     for start in range(rows[0], rows[1], TILE):
-        n = min(TILE, rows[1] - start)
-        b = columns[split, start : start + n]
+        n = rows[1] - start if start + TILE > rows[1] else TILE
+        at = np.uint64(start)
         for i in range(n):
-            value[i] = abs(b[i] - knot) * (1.0 if unit else w[start + i])
-            side[i] = bins if b[i] < knot else np.uint32(0)
+            b = columns[split, at + np.uint64(i)] - knot
+            value[i] = abs(b) * (1.0 if unit else w[at + np.uint64(i)])
+            side[i] = bins if b < 0.0 else np.uint32(0)
         for f in range(features[0], features[1]):
-            x = columns[f, start : start + n]
             base = np.uint32(offsets[f])
-            if offsets[f + 1] - offsets[f] == 1:
-                above, above_x, below, below_x = _single_bin_sums(x, value, side)
-                table[base, 0] += above
-                table[base, 1] += above_x
-                table[base + bins, 0] += below
-                table[base + bins, 1] += below_x
-                continue
-            code = codes[f, start : start + n]
-            for i in range(n):
-                bin_ = side[i] + base + np.uint32(code[i])
-                table[bin_, 0] += value[i]
-                table[bin_, 1] += value[i] * x[i]
+            if offsets[f + 1] - offsets[f] > 1:
+                for i in range(n):
+                    cell = side[i] + base + np.uint32(codes[f, at + np.uint64(i)])
+                    table[cell, 0] += value[i]
+                    table[cell, 1] += value[i] * columns[f, at + np.uint64(i)]
+            else:
+                # All rows are in one bin: sums that stay in registers.
+                v, vx, u, ux = 0.0, 0.0, 0.0, 0.0
+                for i in range(n):
+                    a = 0.0 if side[i] > 0 else value[i]
+                    b = value[i] - a
+                    v += a
+                    u += b
+                    vx += a * columns[f, at + np.uint64(i)]
+                    ux += b * columns[f, at + np.uint64(i)]
+                table[base, 0] += v
+                table[base, 1] += vx
+                table[base + bins, 0] += u
+                table[base + bins, 1] += ux
 
 
 @compiled
-def _term_sums(columns, codes, offsets, w, rows, features, begin, feature, knot, sign, slope, product, table):  # type: ignore[no-untyped-def]
-    """Per bin: Σ w·b and Σ w·b·x for each term b, one after the other; rows where it is zero are never looked at."""
-    active = np.empty(TILE, np.uint32)
-    value = np.empty(TILE)
+def _hinge_sums(columns, codes, offsets, w, rows, features, x, knot, sign, active, value, table):  # type: ignore[no-untyped-def]
+    """Per bin: Σ w·b and Σ w·b·x for a hinge b of the values x; rows where it is zero are never looked at.
+
+    active, value : room for a tile
+    """
     unit = w.size == 0
     for start in range(rows[0], rows[1], TILE):
-        n = min(TILE, rows[1] - start)
-        for m in range(begin.size - 1):
-            h = slice(begin[m], begin[m + 1])
-            evaluate_term(columns, start, n, feature[h], knot[h], sign[h], slope[h], product, value)
-            count = 0
-            for i in range(n):
-                b = value[i]
-                active[count] = start + i
-                value[count] = b if unit else b * w[start + i]
-                count += b > 0.0
-            for f in range(features[0], features[1]):
-                x = columns[f]
-                code = codes[f]
-                base = np.uint32(m * offsets[-1] + offsets[f])
-                for a in range(count):
-                    i = active[a]
-                    bin_ = base + np.uint32(code[i])
-                    table[bin_, 0] += value[a]
-                    table[bin_, 1] += value[a] * x[i]
+        count = 0
+        for row in range(start, rows[1] if start + TILE > rows[1] else start + TILE):
+            i = np.uint64(row)
+            b = sign * (x[i] - knot)
+            active[count] = i
+            value[count] = b if unit else b * w[i]
+            count += b > 0.0
+        for f in range(features[0], features[1]):
+            base = np.uint32(offsets[f])
+            for a in range(count):
+                i = active[a]
+                at = base + np.uint32(codes[f, i])
+                table[at, 0] += value[a]
+                table[at, 1] += value[a] * columns[f, i]
 
 
 @compiled
-def _suffix_products(tables, offsets, knots, out):  # type: ignore[no-untyped-def]
+def _suffix_products(tables, first, offsets, knots, out):  # type: ignore[no-untyped-def]
     """Turn histograms of v into ⟨v, c⟩ for every candidate c: Σ_{x>t} v·x − t·Σ_{x>t} v.
 
-    tables : (blocks, sides × bins, 2); out : (sides, bins)
+    tables : (blocks, sides × bins, ·) Σ v and Σ v·x at places ``first`` and behind it; out : (sides, bins)
     """
     for s in range(len(out)):
         base = s * knots.size
@@ -175,44 +137,48 @@ def _suffix_products(tables, offsets, knots, out):  # type: ignore[no-untyped-de
             v, vx = 0.0, 0.0
             for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
                 for block in range(len(tables)):
-                    v += tables[block, base + i, 0]
-                    vx += tables[block, base + i, 1]
+                    v += tables[block, base + i, first]
+                    vx += tables[block, base + i, first + 1]
                 out[s, i] = vx - knots[i] * v
 
 
 @compiled_reduction
-def _residual_sums(columns, y, w, begin, feature, knot, sign, slope, product, intercept, coef, rows, rss, dots):  # type: ignore[no-untyped-def]
-    p = y.shape[0]
-    r = np.empty((p, TILE))
-    b = np.empty(TILE)
-    for start in range(rows[0], rows[1], TILE):
-        n = min(TILE, rows[1] - start)
-        for k in range(p):
+def _residual_sums(columns, y, w, begin, feature, knot, sign, slope, product, intercept, coef, rows, r, b, rss, dots):  # type: ignore[no-untyped-def]
+    """Add the residual's products, see :class:`Residual`, on some rows; r and b (M, ·) are room for a tile."""
+    terms = len(coef)
+    for start in range(rows[0], rows[1], RESIDUAL_TILE):
+        n, at = rows[1] - start if start + RESIDUAL_TILE > rows[1] else RESIDUAL_TILE, np.uint64(start)
+        for m in range(terms):
             for i in range(n):
-                r[k, i] = y[k, start + i] - intercept[k]
-        for m in range(begin.size - 1):
-            h = slice(begin[m], begin[m + 1])
-            evaluate_term(columns, start, n, feature[h], knot[h], sign[h], slope[h], product, b)
-            for k in range(p):
-                beta = coef[m, k]
+                b[m, i] = 1.0 if product else np.inf
+            for h in range(begin[m], begin[m + 1]):
+                f, t, a = feature[h], knot[h], slope[h] * (sign[h] if sign[h] != 0 else 1)
+                floor = 0.0 if sign[h] != 0 else -np.inf
                 for i in range(n):
-                    r[k, i] -= beta * b[i]
-        for k in range(p):
+                    v = a * (columns[f, at + np.uint64(i)] - t)
+                    v = v if v > floor else floor
+                    if product:
+                        b[m, i] *= v
+                    else:
+                        b[m, i] = v if v < b[m, i] else b[m, i]
+        for k in range(len(y)):
+            for i in range(n):
+                r[i] = y[k, at + np.uint64(i)] - intercept[k]
+            for m in range(terms):
+                for i in range(n):
+                    r[i] -= coef[m, k] * b[m, i]
             squares, total = 0.0, 0.0
             for i in range(n):
-                weighted = r[k, i] * w[start + i] if w.size > 0 else r[k, i]
-                squares += weighted * r[k, i]
+                weighted = r[i] * w[at + np.uint64(i)] if w.size > 0 else r[i]
+                squares += weighted * r[i]
                 total += weighted
-                r[k, i] = weighted
+                r[i] = weighted
             rss[k] += squares
             dots[0, k] += total
-        for m in range(begin.size - 1):
-            h = slice(begin[m], begin[m + 1])
-            evaluate_term(columns, start, n, feature[h], knot[h], sign[h], slope[h], product, b)
-            for k in range(p):
+            for m in range(terms):
                 total = 0.0
                 for i in range(n):
-                    total += r[k, i] * b[i]
+                    total += r[i] * b[m, i]
                 dots[1 + m, k] += total
 
 
@@ -233,11 +199,13 @@ class CpuRows:
         d, n = columns.shape
         dtype = np.uint8 if grid.most_bins <= 256 else np.uint16 if grid.most_bins <= 65_536 else np.uint32
         self._codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
+        knots = padded_rows(grid.knots, grid.offsets)
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
+            room = np.empty(SEARCH_TILE, np.uint32)
             for f in range(*parts[k]):
-                encode(columns[f], grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]], 1.0, self._codes[f])
+                encode(columns[f], knots[f], 1.0, room, self._codes[f])
 
         workers.run(task, len(parts))
         self._blocks = row_blocks(n)
@@ -252,59 +220,73 @@ class CpuRows:
 
     def opening(self) -> Opening:
         """Sum what the search starts from: one pass."""
-        grid, y = self.grid, self._y
-        tables = np.zeros((len(self._blocks), grid.knots.size, 3 + 2 * len(y)))
+        grid, w, t = self.grid, self._weights, self.grid.knots
+        y = self._y if w.size == 0 else self._y * w
+        tables = np.zeros((len(self._blocks), t.size, 4 + 2 * len(y)))
+        single = np.flatnonzero(np.diff(grid.offsets) == 1)
         jobs = self._jobs
 
         def task(k: int) -> None:
             blocks, features = jobs[k]
             for block in blocks:
-                _opening_sums(
-                    self._columns, self._codes, grid.offsets, y, self._weights,
-                    self._blocks[block], features, tables[block],
-                )  # fmt: skip
+                rows, table = self._blocks[block], tables[block]
+                _opening_sums(self._columns, self._codes, grid.offsets, w, y, rows, features, table)
+                part = slice(*rows)
+                for f in single[(single >= features[0]) & (single < features[1])]:
+                    _whole_column_sums(self._columns[f, part], w[part], y[:, part], table[grid.offsets[f]])
 
         self._workers.run(task, len(jobs))
-        above = np.empty(tables.shape[1:])
-        _suffix_sums(tables, grid.offsets, above)
-        mass, x, xx, t = above[:, 0], above[:, 1], above[:, 2], grid.knots
-        weighted = y if self._weights.size == 0 else y * self._weights
+        # The products of zero and 1 with …: the first are the masses, because a table begins with zeros.
+        mass, sums, cross, *responses = np.empty((3 + len(y), 1, t.size))
+        for first, out in zip((0, 1, 2, *range(4, tables.shape[2], 2)), (mass, sums, cross, *responses), strict=True):
+            _suffix_products(tables, first, grid.offsets, t, out)
         return Opening(
-            total=float(mass[0]),
-            mass=mass,
-            sums=x - t * mass,
-            norms=xx - t * (2 * x - t * mass),
-            cross=xx - t * x,
-            responses=above[:, 4::2] - t[:, None] * above[:, 3::2],
-            squares=np.einsum("kn,kn->k", weighted, y),
+            total=float(mass[0, 0]),
+            mass=mass[0],
+            sums=sums[0],
+            norms=cross[0] - t * sums[0],
+            cross=cross[0],
+            responses=np.concatenate(responses).T,
+            squares=np.einsum("kn,kn->k", y, self._y),
         )
 
     def pair_products(self, feature: int, knot: float) -> Floats:
         """Products of (x − t)₊ and of (t − x)₊ with every candidate: (2, C), one pass."""
-        return self._histogram(2, _pair_sums, feature, knot)
+        return self._histogram(2, [(_pair_sums, feature, knot)])
 
     def products(self, terms: TermTable) -> Floats:
         """Products of terms, none of them linear, with every candidate: (M, C), one pass."""
-        hinges = (terms.start, terms.feature, terms.knot, terms.sign, terms.slope)
-        return self._histogram(len(terms), _term_sums, *hinges, terms.product)
+        passes: list[tuple[Any, ...]] = []
+        for m, hinges in enumerate(terms.entries()):
+            if len(hinges) == 1:
+                ((f, knot, sign),) = hinges
+                passes.append((_hinge_sums, self._columns[f], knot, sign))
+            else:
+                values = np.empty(self._columns.shape[1])
+                evaluate_term(self._columns, terms, m, values)
+                passes.append((_hinge_sums, values, 0.0, 1))
+        return self._histogram(len(terms), passes)
 
-    def _histogram(self, count: int, kernel: Callable[..., None], *which: Any) -> Floats:
-        """Run a kernel over all blocks and turn its bins into products with every candidate: (count, C)."""
+    def _histogram(self, count: int, passes: list[tuple[Any, ...]]) -> Floats:
+        """Run kernels over all blocks and turn their bins into products with every candidate: (count, C)."""
         grid = self.grid
+        size = count * grid.knots.size // len(passes)
         tables = np.zeros((len(self._blocks), count * grid.knots.size, 2))
         jobs = self._jobs
 
         def task(k: int) -> None:
             blocks, features = jobs[k]
+            room = np.empty(TILE, np.uint32), np.empty(TILE)
             for block in blocks:
-                kernel(
-                    self._columns, self._codes, grid.offsets, self._weights, self._blocks[block], features, *which,
-                    tables[block],
-                )  # fmt: skip
+                for m, (kernel, *which) in enumerate(passes):
+                    kernel(
+                        self._columns, self._codes, grid.offsets, self._weights, self._blocks[block], features, *which,
+                        *room, tables[block, m * size : (m + 1) * size],
+                    )  # fmt: skip
 
         self._workers.run(task, len(jobs))
         products = np.empty((count, grid.knots.size))
-        _suffix_products(tables, grid.offsets, grid.knots, products)
+        _suffix_products(tables, 0, grid.offsets, grid.knots, products)
         return products
 
     def children(
@@ -327,10 +309,11 @@ class CpuRows:
         parts = self._workers.split(len(self._blocks), work=n * len(coef) * p // 4)
 
         def task(k: int) -> None:
+            room = np.empty(RESIDUAL_TILE), np.empty((len(coef), RESIDUAL_TILE))
             for block in range(*parts[k]):
                 _residual_sums(
                     self._columns, self._y, self._weights, terms.start, terms.feature, terms.knot, terms.sign,
-                    terms.slope, terms.product, intercept, coef, self._blocks[block], rss[block], dots[block],
+                    terms.slope, terms.product, intercept, coef, self._blocks[block], *room, rss[block], dots[block],
                 )  # fmt: skip
 
         self._workers.run(task, len(parts))

@@ -6,30 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.compiled import compiled
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.moments import TermTable
 
-# Rows of a parent that are evaluated at a time.
-TILE = 1024
 # What a full array grows by: copying then costs as much as two passes over the rows, however many parents come.
 GROWTH = 1.5
-
-
-@compiled
-def _positive_rows(columns, feature, knot, sign, slope, product, rows, value):  # type: ignore[no-untyped-def]
-    """Write the rows where a term is positive and its values there; return their number."""
-    count = 0
-    tile = np.empty(TILE)
-    for start in range(0, columns.shape[1], TILE):
-        n = min(TILE, columns.shape[1] - start)
-        evaluate_term(columns, start, n, feature, knot, sign, slope, product, tile)
-        for i in range(n):
-            if tile[i] > 0.0:
-                rows[count] = start + i
-                value[count] = tile[i]
-                count += 1
-    return count
 
 
 class ParentRows:
@@ -55,10 +36,12 @@ class ParentRows:
         n, first = columns.shape[1], self._end
         if first + n > self.rows.size:
             self._grow(max(first + n, int(GROWTH * self.rows.size)))
-        count = _positive_rows(
-            columns, parent.feature, parent.knot, parent.sign, parent.slope, parent.product,
-            self.rows[first:], self.value[first:],
-        )  # fmt: skip
+        values = np.empty(n)
+        evaluate_term(columns, parent, 0, values)
+        rows = np.flatnonzero(values > 0.0)
+        count = rows.size
+        self.rows[first : first + count] = rows
+        self.value[first : first + count] = values[rows]
         self.begin[slot], self.count[slot], self._end = first, count, first + count
         self.used[slot], self.ones[slot] = used, 0.0
 

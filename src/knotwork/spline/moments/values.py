@@ -32,7 +32,7 @@ class SpanValues:
         n = columns.shape[1]
         self._most = max(2, MOST_BYTES // (8 * n))
         self.values = np.empty((min(FIRST_COLUMNS, self._most), n))
-        self._terms: list[tuple[NDArray[np.int64], Floats, NDArray[np.int64], Floats, bool]] = []
+        self._terms: list[TermTable] = []
         self._kept = 0
         self.joined: list[tuple[int, int, int]] = []
         self.shift: list[float] = []
@@ -54,7 +54,7 @@ class SpanValues:
                 else:
                     knot, sign = self._columns[features[a]].min(keepdims=True), np.ones(1, np.int64)
                     self._join(1, -1, float(knot[0]))
-            self._terms.append((feature, knot, sign, terms.slope[a:b], terms.product))
+            self._terms.append(TermTable(np.array([0, b - a]), feature, knot, sign, terms.slope[a:b], terms.product))
 
     def batches(self, first: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
         """Go through the columns from a number on, in parts that fit: the number of the first, and their rows then.
@@ -88,6 +88,6 @@ class SpanValues:
             self.values = grown
         for column in range(first, last):
             out = self.values[row + column - first]
-            evaluate_term(self._columns, 0, out.size, *self._terms[column], out)
+            evaluate_term(self._columns, self._terms[column], 0, out)
             if self._weights.size > 0:
                 out *= self._weights
