@@ -211,6 +211,21 @@ def test_units_that_the_spline_leaves_over_are_live_or_zero_as_asked():
             assert (layer(rows)[:, units:] > 0).any(dim=0).all() == live
 
 
+@pytest.mark.parametrize("classes", [False, True])
+def test_units_left_over_are_hinges_of_single_features_unless_others_are_asked_for(classes):
+    X, y = data()
+    y = y[:, 0] > 1 if classes else y
+    features = {}
+    for fill in (None, "hinge", "random"):
+        net = chain(4, 60, 30, 1)
+        report = init_(net, X, y, random_state=0, **({} if fill is None else {"fill": fill}))
+        features[fill] = np.count_nonzero(net[0].weight.detach()[report.units[0] :], axis=1)
+    assert features[None].size > 20
+    assert (features[None] == 1).all()
+    assert (features["hinge"] == 1).all()
+    assert (features["random"] == 4).all()
+
+
 def test_weights_count_like_rows():
     X, y = data(rows=100)
     counts = np.random.default_rng(0).integers(1, 4, 100)
