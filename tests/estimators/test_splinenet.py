@@ -302,18 +302,25 @@ def test_every_parameter_of_training_is_heard(data, estimator):
     y = y > 0 if estimator is kw.SplineNetClassifier else y
     settings = {"hidden": (16,), "max_degree": 1, "epochs": 6, "learning_rate": 0.1, "patience": None}
 
+    def history(**changes):
+        return (
+            estimator(**{**settings, "setback": None, "average": 1.0, "random_state": 0, **changes}).fit(X, y).history_
+        )
+
     def losses(**changes):
-        model = estimator(**{**settings, "setback": None, "average": 1.0, "random_state": 0, **changes}).fit(X, y)
-        return model.history_.train_loss
+        return history(**changes).train_loss
 
     plain = losses()
     assert len(plain) == 7
     assert losses() == plain
     # No epoch is better than the start at this rate.
-    assert len(losses(patience=2, learning_rate=1e3, warmup=0.0)) == 3
+    worse = {"learning_rate": 1e3, "warmup": 0.0}
+    assert len(history(patience=2, **worse)) == 3
+    assert history(setback=0.05, **worse).undone == [1, 2, 3, 4, 5, 6]
+    assert history(setback=None, **worse).undone == []
     changes = [
         {"batch_size": 50}, {"learning_rate": 0.2}, {"weight_decay": 1.0}, {"warmup": 0.5}, {"l1": 0.01},
-        {"dropout": 0.2}, {"setback": 0.0}, {"average": 5.0}, {"fill": "hinge"}, {"validation_fraction": 0.3},
+        {"dropout": 0.2}, {"average": 5.0}, {"fill": "hinge"}, {"validation_fraction": 0.3},
     ]  # fmt: skip
     if estimator is kw.SplineNetClassifier:
         changes.append({"label_smoothing": 0.2})
@@ -321,3 +328,20 @@ def test_every_parameter_of_training_is_heard(data, estimator):
         changed = losses(**change)
         assert len(changed) == 7
         assert changed[1:] != plain[1:], change
+
+
+@pytest.mark.parametrize(("count", "ridge"), [("exact", 1e-3), ("noisy", 1e-2)])
+def test_the_ridge_is_chosen_by_the_rows_that_count(count, ridge):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(300, 12))
+    exact = X[:, 11] > 0
+    y = 3 * np.abs(X[:, 0]) + X[:, 1] + np.where(exact, 0.01, 6.0) * rng.normal(size=300)
+    weight = np.where(exact == (count == "exact"), 1.0, 0.01)
+    losses = {
+        choice: kw.SplineNetRegressor(hidden=(64,), ridge=choice, epochs=0, random_state=0)
+        .fit(X, y, sample_weight=weight / weight.mean())
+        .history_.validation_loss[0]
+        for choice in ("auto", 1e-3, 1e-2)
+    }
+    assert losses["auto"] == losses[ridge] == min(losses.values())
+    assert losses[1e-3] != losses[1e-2]
