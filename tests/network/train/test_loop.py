@@ -290,14 +290,16 @@ def test_the_first_steps_are_as_small_as_the_warm_up_says(data, warmup):
     assert [{rate} for rate in history.learning_rate[1:]] == rates[3::4]
 
 
-def test_gradients_are_clipped_to_a_norm_of_one_and_small_ones_left_alone(data):
+def test_gradients_are_those_of_the_weighted_rows_clipped_to_a_norm_of_one(data):
     X, _ = data
     net = small_net()
     fitted = outputs(net, X)[:, 0]
+    weight = np.random.default_rng(1).uniform(0.1, 5.0, size=len(X))
     for size, clipped in ((1e-3, False), (1e6, True)):
         y = fitted + size * np.where(np.arange(len(X)) == 7, 20.0, 1.0)  # one row is an outlier
         plain = copy.deepcopy(net)
-        (plain(torch.from_numpy(X))[:, 0] - torch.from_numpy(y)).square().mean().backward()
+        costs = (plain(torch.from_numpy(X))[:, 0] - torch.from_numpy(y)).square()
+        (costs @ torch.from_numpy(weight) / weight.sum()).backward()
         expected = torch.cat([p.grad.flatten() for p in plain.parameters()])
         norm = torch.linalg.vector_norm(expected)
         assert (norm > 1) == clipped
@@ -305,7 +307,7 @@ def test_gradients_are_clipped_to_a_norm_of_one_and_small_ones_left_alone(data):
         with watched_steps(
             lambda optimiser, seen=seen: seen.append([p.grad.clone() for p in parameters_of(optimiser)])
         ):
-            kw.train(copy.deepcopy(net), X, y, validation=(X, y), epochs=3, **ONE_STEP)
+            kw.train(copy.deepcopy(net), X, y, sample_weight=weight, validation=(X, y), epochs=3, **ONE_STEP)
         norms = [float(torch.linalg.vector_norm(torch.cat([g.flatten() for g in grads]))) for grads in seen]
         assert max(norms) <= 1 + 1e-6
         assert norms[0] == pytest.approx(min(1.0, float(norm)), rel=1e-5)
@@ -516,3 +518,20 @@ def test_every_parameter_of_training_is_heard(data, classes):
         changes.append({"label_smoothing": 0.2})
     for change in changes:
         assert losses(**change)[1:] != plain[1:], change
+
+
+def test_rows_that_are_told_apart_already_hardly_move_the_network():
+    """Steps of Adam would be of full size however small the gradient is."""
+    X = np.linspace(-1, 1, 40)[:, None]
+    X = X[np.abs(X[:, 0]) > 0.4]
+    moves = []
+    for task, y in (("classification", (X[:, 0] > 0).astype(int)), ("regression", 30 * X[:, 0] + 1e-4)):
+        net, way = small_net(inputs=1), []
+        with torch.no_grad():
+            for p in net.parameters():
+                p.zero_()
+            net[0].weight[:2, 0], net[2].weight[0, :2] = torch.tensor([1.0, -1.0]), torch.tensor([30.0, -30.0])
+        with watched_steps(lambda optimiser, way=way: way.append(copies_of(optimiser))):
+            kw.train(net, X, y, task=task, validation=(X, y), epochs=2, weight_decay=0.0, warmup=0.0, **ONE_STEP)
+        moves.append(max(float((b - a).abs().max()) for a, b in zip(*way, strict=True)))
+    assert moves[0] < 0.05 * moves[1]
