@@ -241,6 +241,16 @@ def test_max_terms_and_penalty_shape_the_spline():
     assert len(init_(chain(4, 50, 1), X, y, penalty=1e6).spline.terms) == 0
 
 
+def test_the_ridge_is_a_thousandth_for_numbers_and_one_for_classes_unless_told():
+    X, y = data()
+    for target, ridge in ((y, 1e-3), (y[:, 0] > 1, 1.0)):
+        default, same, other = (
+            init_(chain(4, 50, 1), X, target, ridge=value).spline for value in (None, ridge, 3 * ridge)
+        )
+        assert default == same
+        assert default != other
+
+
 def test_a_constant_response_makes_a_constant_network():
     X, _ = data()
     net = chain(4, 10, 3, 1, dtype=torch.float64)
