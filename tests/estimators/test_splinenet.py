@@ -232,3 +232,130 @@ def test_few_rows_are_not_asked_for_interactions(rows, weight, pairs):
     X = rng.uniform(size=(rows, 3))
     model = kw.SplineNetRegressor(epochs=0, random_state=0).fit(X, 4 * X[:, 0] * X[:, 1], np.full(rows, weight))
     assert any(isinstance(term, kw.Min) for term in model.spline_.terms) == pairs
+
+
+def held_out_rows(X, random_state=0):
+    return held_out(X, 0.15, int(np.random.RandomState(random_state).randint(2**31 - 1)))
+
+
+@pytest.mark.parametrize("estimator", [kw.SplineNetRegressor, kw.SplineNetClassifier])
+def test_units_that_the_spline_leaves_over_are_filled_as_asked(data, estimator):
+    X, y = data
+    y = y > 0 if estimator is kw.SplineNetClassifier else y
+    features = {}
+    for fill in ("hinge", "random", "zero"):
+        model = estimator(hidden=(64, 8), fill=fill, max_degree=1, epochs=1, random_state=0).fit(X, y)
+        features[fill] = np.count_nonzero(model.start_network_[0].weight.detach(), axis=1)
+    # The units of an additive spline read one feature each.
+    assert (features["hinge"] == 1).all()
+    assert set(features["random"]) == {1, 4}
+    assert set(features["zero"]) == {0, 1}
+
+
+def test_the_spline_and_the_coordinates_know_nothing_of_the_held_out_rows(data):
+    X, y = data
+    other = np.where(held_out_rows(X), 1e3 * np.cos(9 * y), y)
+    first, second = (
+        kw.SplineNetRegressor(hidden=(32,), max_degree=1, ridge=1e-3, epochs=0, random_state=0).fit(X, target)
+        for target in (y, other)
+    )
+    assert first.spline_ == second.spline_
+    assert first.coordinates_.y_scale == second.coordinates_.y_scale
+    assert first.history_.train_loss == second.history_.train_loss
+    assert first.history_.validation_loss[0] < 1e-3 * second.history_.validation_loss[0]
+
+
+def test_rows_of_the_spline_are_not_trained_on_if_it_has_rows_of_its_own(data):
+    X, y = data
+    settings = {"hidden": (32,), "max_degree": 1, "ridge": 0.0, "epochs": 1, "spline_fraction": 0.25, "random_state": 0}
+    batches = []
+
+    def look(module, args):
+        if torch.is_grad_enabled() and args[0].shape[1:] == (4,) and isinstance(module, torch.nn.Linear):
+            batches.append(args[0].numpy().copy())
+
+    handle = torch.nn.modules.module.register_module_forward_pre_hook(look)
+    try:
+        model = kw.SplineNetRegressor(**settings).fit(X, y)
+    finally:
+        handle.remove()
+    c = model.coordinates_
+    rows = np.concatenate(batches) * c.x_scale + c.x_centre
+    trained = np.abs(X[:, None] - rows).max(axis=2).min(axis=1) < 1e-9
+    assert trained.sum() == len(rows) == pytest.approx(0.85 * 0.75 * len(X), abs=2)
+    assert not (trained & held_out_rows(X)).any()
+    again = kw.SplineNetRegressor(**settings).fit(X, np.where(trained, np.cos(9 * y), y))
+    assert again.spline_ == model.spline_
+
+
+def test_held_out_rows_count_by_their_weights(data):
+    X, y = data
+    weight = np.exp(X[:, 0])
+    model = kw.SplineNetRegressor(hidden=(32,), epochs=2, random_state=0).fit(X, y, sample_weight=weight)
+    held, errors = held_out_rows(X), np.square(model.spline_(X) - y)
+    assert model.history_.validation_loss[0] == pytest.approx(np.average(errors[held], weights=weight[held]), rel=1e-9)
+    assert model.history_.train_loss[0] == pytest.approx(np.average(errors[~held], weights=weight[~held]), rel=1e-9)
+
+
+@pytest.mark.parametrize("estimator", [kw.SplineNetRegressor, kw.SplineNetClassifier])
+def test_every_parameter_of_training_is_heard(data, estimator):
+    X, y = data
+    y = y > 0 if estimator is kw.SplineNetClassifier else y
+    settings = {"hidden": (16,), "max_degree": 1, "epochs": 6, "learning_rate": 0.1, "patience": None}
+
+    def history(**changes):
+        return (
+            estimator(**{**settings, "setback": None, "average": 1.0, "random_state": 0, **changes}).fit(X, y).history_
+        )
+
+    def losses(**changes):
+        return history(**changes).train_loss
+
+    plain = losses()
+    assert len(plain) == 7
+    assert losses() == plain
+    # No epoch is better than the start at this rate.
+    worse = {"learning_rate": 1e3, "warmup": 0.0}
+    assert len(history(patience=2, **worse)) == 3
+    assert history(setback=0.05, **worse).undone == [1, 2, 3, 4, 5, 6]
+    assert history(setback=None, **worse).undone == []
+    changes = [
+        {"batch_size": 50}, {"learning_rate": 0.2}, {"weight_decay": 1.0}, {"warmup": 0.5}, {"l1": 0.01},
+        {"dropout": 0.2}, {"average": 5.0}, {"fill": "hinge"}, {"validation_fraction": 0.3},
+    ]  # fmt: skip
+    if estimator is kw.SplineNetClassifier:
+        changes.append({"label_smoothing": 0.2})
+    for change in changes:
+        changed = losses(**change)
+        assert len(changed) == 7
+        assert changed[1:] != plain[1:], change
+
+
+@pytest.mark.parametrize("ridge", [1e-3, 1e-2])
+def test_the_ridge_is_chosen_by_the_held_out_rows_that_count(data, ridge):
+    X, y = data
+    settings = {"hidden": (32,), "max_degree": 1, "epochs": 0, "random_state": 0}
+    small, large = (kw.SplineNetRegressor(ridge=r, **settings).fit(X, y).spline_ for r in (1e-3, 1e-2))
+    prefers_small = np.abs(small(X) - y) < np.abs(large(X) - y)
+    # Both splines stay as they are: the rows that they are fitted to have a weight of one.
+    weight = np.where(held_out_rows(X), np.where(prefers_small == (ridge == 1e-3), 20.0, 0.05), 1.0)
+    chosen = kw.SplineNetRegressor(**settings).fit(X, y, sample_weight=weight).spline_
+    expected, other = (small, large) if ridge == 1e-3 else (large, small)
+    np.testing.assert_allclose(chosen(X), expected(X), rtol=1e-9, atol=1e-9)
+    assert np.abs(chosen(X) - other(X)).max() > 1e-4
+
+
+def test_every_parameter_of_the_search_is_heard(data):
+    X, y = data
+
+    def spline(**changes):
+        settings = {"hidden": (64, 64), "max_degree": 1, "ridge": 1e-3, "epochs": 0, "random_state": 0, **changes}
+        return kw.SplineNetRegressor(**settings).fit(X, y).spline_
+
+    plain = spline()
+    assert len(spline(max_terms=4).terms) == 3
+    assert len(spline(penalty=1e6).terms) == 0
+    assert len(spline(threshold=0.1).terms) < len(plain.terms)
+    assert spline(ridge=1.0).terms == plain.terms
+    assert np.abs(spline(ridge=1.0).coef).sum() < 0.8 * np.abs(plain.coef).sum()
+    assert any(isinstance(term, kw.Min) for term in spline(max_degree=2).terms)

@@ -112,6 +112,18 @@ def test_label_smoothing_calms_the_logits(data):
     assert np.abs(smooth.decision_function(X)).max() < np.abs(sharp.decision_function(X)).max()
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_losses_in_the_history_are_without_label_smoothing(data, classes):
+    X, y = data
+    y = y if classes == 3 else y == "high"
+    model = kw.SplineNetClassifier(hidden=(32,), epochs=5, label_smoothing=0.3, random_state=0).fit(X, y)
+    held = held_out(X, 0.15, int(np.random.RandomState(0).randint(2**31 - 1)))
+    expected = [log_loss(model, X[rows], y[rows]) for rows in (held, ~held)]
+    best = model.history_.best_epoch
+    found = model.history_.validation_loss[best], model.history_.train_loss[best]
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+
+
 def test_class_weights_are_sample_weights(data):
     X, y = data
     weight = {"low": 1.0, "middle": 2.0, "high": 4.0}

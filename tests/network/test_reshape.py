@@ -408,3 +408,37 @@ def test_any_network_of_known_layers_grows_wider(layers):
     grown = reshape(net, (9,) * max(hidden, 1), X=rows, random_state=0)
     np.testing.assert_allclose(run(grown, rows), run(net, rows), rtol=1e-12)
     assert [m.out_features for m in grown if isinstance(m, nn.Linear)] == [9] * max(hidden, 1) + [1]
+
+
+def hinges_of(layer):
+    """Read units of single features: the feature of each, its knot and its direction."""
+    weight, bias = layer.weight.detach().double().numpy(), layer.bias.detach().double().numpy()
+    assert (np.count_nonzero(weight, axis=1) == 1).all()
+    feature = np.argmax(weight != 0, axis=1)
+    slope = weight[np.arange(len(weight)), feature]
+    return feature, -bias / slope, np.sign(slope)
+
+
+def test_hinges_are_of_single_features_in_turn_at_quantiles_in_both_directions():
+    rng = np.random.default_rng(0)
+    X = np.stack([rng.normal(size=100), 1e4 * rng.lognormal(size=100), rng.uniform(size=100) - 50], axis=1)
+    net = to_network(Spline((Hinge(0, 1.0, 1),), [0.0], [[1.0]], tuple("abc")), dtype=torch.float64)
+    for grown in (reshape(net, (25, 6), X=X, random_state=0), widen(net, 25, fill="hinge", X=X, random_state=1)):
+        new = nn.Linear(3, 24).double()
+        new.weight, new.bias = nn.Parameter(grown[0].weight[1:]), nn.Parameter(grown[0].bias[1:])
+        feature, knot, direction = hinges_of(new)
+        for f in range(3):
+            own = np.flatnonzero(feature == f)
+            assert own.size == 8
+            assert abs(direction[own].sum()) <= 2
+            # Of eight knots, one lies in each eighth of the rows.
+            ranks = (X[:, f] < np.sort(knot[own])[:, None]).mean(axis=1)
+            np.testing.assert_array_less(np.arange(8) / 8, ranks + 0.01)
+            np.testing.assert_array_less(ranks, np.arange(1, 9) / 8 + 0.01)
+
+
+def test_random_units_read_several_features():
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    net = to_network(Spline((Hinge(0, 1.0, 1),), [0.0], [[1.0]], tuple("abc")))
+    for grown in (reshape(net, (25,), fill="random", X=X, random_state=0), reshape(net, (25,), random_state=0)):
+        assert (np.count_nonzero(grown[0].weight.detach()[1:], axis=1) == 3).all()

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from knotwork import MarsRegressor
 from knotwork.spline.fit import FitOptions, fit_spline
 from knotwork.spline.model import Hinge, Linear, Min, Product, hinges_of
 from knotwork.spline.rules import OWN
@@ -184,3 +185,15 @@ def test_the_degree_can_be_left_to_the_data():
     plain = fit_spline(X, additive, options=FitOptions(max_degree="auto"))
     assert not any(isinstance(t, Min) for t in plain.spline.terms)
     assert plain.spline == fit_spline(X, additive).spline
+
+
+@pytest.mark.parametrize(
+    ("size", "least", "most", "worth"), [(0.3, 0.99, 1.0, False), (0.5, 0.9, 0.97, True), (1.2, 0.55, 0.8, True)]
+)
+def test_a_higher_degree_is_chosen_if_gcv_falls_by_more_than_a_hundredth(size, least, most, worth):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, size=(1000, 4))
+    y = np.abs(X[:, 0]) + X[:, 1] + size * X[:, 2] * X[:, 3] + 0.5 * rng.normal(size=1000)
+    first, second, chosen = (MarsRegressor(max_degree=degree).fit(X, y) for degree in (1, 2, "auto"))
+    assert least < second.gcv_ / first.gcv_ < most
+    assert chosen.spline_ == (second if worth else first).spline_

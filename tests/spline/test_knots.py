@@ -65,3 +65,22 @@ def test_very_uneven_values_are_sorted_all_the_same():
     x = np.random.default_rng(2).normal(size=5000)
     x[7] = 1e12
     assert knots_of(x, Spans(5, 10)) == reference.knots(x, 5, 10)[::-1]
+
+
+def test_weights_of_one_change_nothing_in_a_large_table():
+    x = np.random.default_rng(1).normal(size=3 * SAMPLE)
+    plain = knots_of(x, Spans(4096, 8192), max_knots=255)
+    assert 40 <= len(plain) <= 48
+    assert knots_of(x, Spans(4096, 8192), np.ones(x.size), max_knots=255) == plain
+
+
+def test_knots_of_a_large_weighted_table_are_as_far_apart_as_the_spans_say():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=3 * SAMPLE)
+    weights = np.where(x > 0, 5.0, 0.5) * rng.uniform(0.5, 1.5, size=x.size)
+    minspan, endspan = int(weights.sum() / 20), int(weights.sum() / 10)
+    knots = knots_of(x, Spans(minspan, endspan), weights, max_knots=255)
+    between = [weights[(x > a) & (x <= b)].sum() for a, b in zip([-np.inf, *knots], [*knots, np.inf], strict=True)]
+    np.testing.assert_allclose(between[1:-1], minspan, rtol=0.1)
+    assert min(between[0], between[-1]) > 0.9 * endspan
+    assert max(between[0], between[-1]) < 1.1 * (endspan + minspan)

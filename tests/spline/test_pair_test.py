@@ -1,5 +1,8 @@
+import itertools
+
 import numpy as np
 import pytest
+from scipy.stats import chi2
 
 from knotwork.spline.pair_test import interacting_features
 
@@ -60,3 +63,41 @@ def test_a_balanced_indicator_does_not_make_a_pair_of_a_single_feature():
     indicator = np.arange(500) % 2
     residual = 0.3 * X[:, 0] / X[:, 0].std() + rng.normal(size=500)
     assert not interacting_features(np.column_stack([X[:, 0], indicator]), residual, np.ones(500), np.ones(500))
+
+
+def design(d, copies):
+    """All combinations of d values of ±1, so that products of two columns are orthogonal."""
+    return np.tile(np.array(list(itertools.product([-1.0, 1.0], repeat=d))), (copies, 1))
+
+
+def found(X, **statistics):
+    """The features found where products of two columns have the given score statistics and the others none."""
+    residual = sum(np.sqrt(t / len(X)) * X[:, int(pair[1])] * X[:, int(pair[2])] for pair, t in statistics.items())
+    return interacting_features(X, residual, np.ones(len(X)), np.ones(len(X)))
+
+
+@pytest.mark.parametrize("d", [3, 5, 8])
+def test_a_pair_is_found_if_the_best_of_so_many_is_as_strong_by_chance_once_in_a_hundred(d):
+    X = design(d, copies=512 // 2**d + 1)
+    pairs = d * (d - 1) // 2
+    # The bound on the tail is not sharp, so that somewhat stronger ones than needed are asked for.
+    assert found(X, p02=chi2.isf(0.001 / pairs, 1)) == (0, 2)
+    assert found(X, p02=chi2.isf(0.011 / pairs, 1)) == ()
+
+
+def test_pairs_that_are_weak_beside_the_strongest_do_not_count():
+    X = design(6, copies=8)
+    assert found(X, p01=100.0, p23=60.0) == (0, 1, 2, 3)
+    assert found(X, p01=100.0, p23=40.0) == (0, 1)
+    assert found(X, p23=40.0) == (2, 3)
+    # Nor does a strong one make a weak one of what noise would be.
+    assert found(X, p01=18.0, p23=10.0) == (0, 1)
+
+
+def test_a_modest_interaction_is_found_in_every_draw():
+    """It explains a twentieth of what is left: nothing by chance in a thousand rows."""
+    for seed in range(20):
+        X, rng = rows(seed, n=1000)
+        z = X / X.std(axis=0)
+        residual = 0.23 * z[:, 1] * z[:, 4] + rng.normal(size=1000)
+        assert {1, 4} <= set(interacting_features(X, residual, np.full(1000, residual.var()), np.ones(1000)))

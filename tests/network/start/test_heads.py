@@ -303,6 +303,40 @@ def test_many_features_and_rows_are_cut_down():
     assert residual.var() < 0.1 * y.var()
 
 
+@pytest.mark.parametrize(("features", "degree", "penalty"), [(5, 1, 2.0), (5, 2, 3.0), (200, 1, 2 * np.log(200) - 2)])
+def test_a_knot_costs_the_more_the_more_features_there_are(features, degree, penalty):
+    """The best of many features is a good one by chance: most of those that a cheap knot lets in say nothing."""
+    rng = np.random.default_rng(0)
+    X = torch.tensor(rng.normal(size=(400, features)))
+    y = X[:, 0].abs() + torch.tensor(rng.normal(size=400))
+    default, same, free = (
+        kw.init_head_(
+            nn.Sequential(nn.Identity(), nn.Linear(features, 1).double()), "1", (X, y), hidden=(64, 32), penalty=cost,
+            max_degree=degree, random_state=0,
+        )
+        for cost in (None, penalty, 0.0)
+    )  # fmt: skip
+    assert default.spline == same.spline
+    assert len(default.spline.terms) < 0.8 * len(free.spline.terms)
+    if features > 100:
+        assert default.used < 0.5 * free.used
+
+
+def test_units_left_over_are_hinges_of_single_features_and_scores_unless_others_are_asked_for():
+    rng = np.random.default_rng(0)
+    X = torch.tensor(rng.normal(size=(400, 20)))
+    y = X[:, 0].abs() + X[:, 1]
+    single = {}
+    for fill in (None, "hinge", "random"):
+        model = nn.Sequential(nn.Identity(), two_layers(20, 100, 1).double())
+        report = kw.init_head_(model, "1", (X, y), random_state=0, **({} if fill is None else {"fill": fill}))
+        assert report.units[0] < 50
+        single[fill] = (np.count_nonzero(model[1][0].weight.detach()[report.units[0] :], axis=1) == 1).mean()
+    # One of the 21 inputs of the spline is a score, which reads all features.
+    assert single[None] == single["hinge"] > 0.9
+    assert single["random"] == 0
+
+
 def test_the_outputs_of_the_model_may_be_anything(digits, trained):
     images, labels = digits
 

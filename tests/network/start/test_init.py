@@ -211,6 +211,21 @@ def test_units_that_the_spline_leaves_over_are_live_or_zero_as_asked():
             assert (layer(rows)[:, units:] > 0).any(dim=0).all() == live
 
 
+@pytest.mark.parametrize("classes", [False, True])
+def test_units_left_over_are_hinges_of_single_features_unless_others_are_asked_for(classes):
+    X, y = data()
+    y = y[:, 0] > 1 if classes else y
+    features = {}
+    for fill in (None, "hinge", "random"):
+        net = chain(4, 60, 30, 1)
+        report = init_(net, X, y, random_state=0, **({} if fill is None else {"fill": fill}))
+        features[fill] = np.count_nonzero(net[0].weight.detach()[report.units[0] :], axis=1)
+    assert features[None].size > 20
+    assert (features[None] == 1).all()
+    assert (features["hinge"] == 1).all()
+    assert (features["random"] == 4).all()
+
+
 def test_weights_count_like_rows():
     X, y = data(rows=100)
     counts = np.random.default_rng(0).integers(1, 4, 100)
@@ -224,6 +239,16 @@ def test_max_terms_and_penalty_shape_the_spline():
     X, y = data()
     assert len(init_(chain(4, 50, 1), X, y, max_terms=3).spline.terms) <= 2
     assert len(init_(chain(4, 50, 1), X, y, penalty=1e6).spline.terms) == 0
+
+
+def test_the_ridge_is_a_thousandth_for_numbers_and_one_for_classes_unless_told():
+    X, y = data()
+    for target, ridge in ((y, 1e-3), (y[:, 0] > 1, 1.0)):
+        default, same, other = (
+            init_(chain(4, 50, 1), X, target, ridge=value).spline for value in (None, ridge, 3 * ridge)
+        )
+        assert default == same
+        assert default != other
 
 
 def test_a_constant_response_makes_a_constant_network():

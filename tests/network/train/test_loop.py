@@ -1,9 +1,11 @@
 import copy
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 import knotwork as kw
 from knotwork.errors import NetworkError
@@ -219,3 +221,317 @@ def test_an_epoch_that_ends_in_no_number_is_undone(data):
     assert history.undone
     assert np.isfinite(history.validation_loss).all()
     assert np.isfinite(outputs(net, X)).all()
+
+
+# ------------------------------------------------------------- what a step does
+#
+# These tests watch the optimiser from outside, through torch's own hook, or train networks whose steps are known.
+
+
+@contextmanager
+def watched_steps(look, after=False):
+    """Call ``look(optimiser)`` before (or after) every step of any optimiser."""
+    register = register_optimizer_step_post_hook if after else register_optimizer_step_pre_hook
+    handle = register(lambda optimiser, _args, _kwargs: look(optimiser))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def parameters_of(optimiser):
+    return [p for group in optimiser.param_groups for p in group["params"]]
+
+
+def copies_of(optimiser):
+    return [p.detach().clone() for p in parameters_of(optimiser)]
+
+
+def small_net(inputs=4, width=8, out=1):
+    """Eight live units and a dead one: it is active on no row, so that no gradient of the loss reaches it."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(inputs, width + 1), nn.ReLU(), nn.Linear(width + 1, out)).double()
+    with torch.no_grad():
+        net[0].weight[-1], net[0].bias[-1], net[2].weight[:, -1] = 0.5, -100.0, 2.0
+    return net
+
+
+AS_IT_IS = {"standardise": False, "random_state": 0, "patience": None}
+ONE_STEP = {"batch_size": 10_000, **AS_IT_IS}  # one step per epoch
+
+
+def test_the_rate_warms_up_in_a_line_and_falls_to_a_fiftieth(data):
+    X, y = data
+    history = kw.train(small_net(), X, y, epochs=20, learning_rate=0.1, warmup=0.25, **ONE_STEP)
+    rates = np.array(history.learning_rate)
+    np.testing.assert_allclose(rates[:6], [0.0, 0.02, 0.04, 0.06, 0.08, 0.1])
+    assert (np.diff(rates[5:]) < 0).all()
+    # A half cosine: halfway down in the middle, flat at both ends.
+    assert rates[-1] == pytest.approx(0.1 / 50)
+    falling = rates[5:]
+    np.testing.assert_allclose(falling + falling[::-1], 0.1 + 0.1 / 50)
+    assert np.diff(falling)[0] > 0.2 * np.diff(falling).min()
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.5])
+def test_the_first_steps_are_as_small_as_the_warm_up_says(data, warmup):
+    X, y = data
+    weights, rates = [], []
+
+    def look(optimiser):
+        weights.append(torch.cat([p.flatten() for p in copies_of(optimiser)]))
+        rates.append({group["lr"] for group in optimiser.param_groups})
+
+    settings = {**AS_IT_IS, "epochs": 10, "batch_size": 100, "learning_rate": 0.05, "weight_decay": 0.0}
+    with watched_steps(look):
+        history = kw.train(small_net(), X, y, validation=(X, y), warmup=warmup, **settings)
+    # Adam's first step is as large as the rate wherever there is a gradient: of 40 steps, 20 are the warm-up.
+    assert (weights[1] - weights[0]).abs().max() == pytest.approx(0.05 / 20 if warmup else 0.05, rel=0.01)
+    assert [{rate} for rate in history.learning_rate[1:]] == rates[3::4]
+
+
+def test_gradients_are_those_of_the_weighted_rows_clipped_to_a_norm_of_one(data):
+    X, _ = data
+    net = small_net()
+    fitted = outputs(net, X)[:, 0]
+    weight = np.random.default_rng(1).uniform(0.1, 5.0, size=len(X))
+    for size, clipped in ((1e-3, False), (1e6, True)):
+        y = fitted + size * np.where(np.arange(len(X)) == 7, 20.0, 1.0)  # one row is an outlier
+        plain = copy.deepcopy(net)
+        costs = (plain(torch.from_numpy(X))[:, 0] - torch.from_numpy(y)).square()
+        (costs @ torch.from_numpy(weight) / weight.sum()).backward()
+        expected = torch.cat([p.grad.flatten() for p in plain.parameters()])
+        norm = torch.linalg.vector_norm(expected)
+        assert (norm > 1) == clipped
+        seen = []
+        with watched_steps(
+            lambda optimiser, seen=seen: seen.append([p.grad.clone() for p in parameters_of(optimiser)])
+        ):
+            kw.train(copy.deepcopy(net), X, y, sample_weight=weight, validation=(X, y), epochs=3, **ONE_STEP)
+        norms = [float(torch.linalg.vector_norm(torch.cat([g.flatten() for g in grads]))) for grads in seen]
+        assert max(norms) <= 1 + 1e-6
+        assert norms[0] == pytest.approx(min(1.0, float(norm)), rel=1e-5)
+        found = sorted(torch.cat([g.flatten() for g in seen[0]]).tolist())
+        np.testing.assert_allclose(found, sorted((expected / max(1.0, float(norm))).tolist()), rtol=1e-5, atol=1e-15)
+
+
+@pytest.mark.parametrize("setback", [None, 0.0])
+@pytest.mark.parametrize("patience", [1, 2, 7])
+def test_training_that_cannot_improve_ends_after_as_many_epochs_as_patience_says(data, patience, setback):
+    X, y = data
+    net = small_net()
+    right = (X[:50], outputs(net, X[:50]))  # nothing beats a loss of zero
+    settings = {**ONE_STEP, "patience": patience, "setback": setback}
+    history = kw.train(net, X[50:], y[50:] + 3, validation=right, epochs=12, **settings)
+    assert history.validation_loss[0] == 0.0
+    assert len(history) == len(history.to_frame()) == patience + 1
+    # An undone epoch is as good as the best one, and not better.
+    assert history.best_epoch == 0
+    assert history.undone == ([] if setback is None else list(range(1, patience + 1)))
+
+
+def test_patience_counts_from_the_best_epoch(data):
+    X, y = data
+    settings = {**AS_IT_IS, "epochs": 40, "batch_size": 40, "learning_rate": 0.1, "average": 0.0, "warmup": 0.0}
+    settings |= {"validation": (X[:60], y[:60]), "random_state": 1}
+    whole = kw.train(small_net(), X[60:], y[60:], **settings)
+    assert len(whole) == 41
+    losses, lengths = np.array(whole.validation_loss), []
+    for patience in (2, 3, 5):
+        part = kw.train(small_net(), X[60:], y[60:], **{**settings, "patience": patience})
+        assert part.validation_loss == whole.validation_loss[: len(part)]
+        waits = np.arange(len(part)) - [losses[: k + 1].argmin() for k in range(len(part))]
+        assert waits[-1] == patience
+        assert waits[:-1].max() < patience
+        lengths.append(len(part))
+    assert 6 < lengths[-1] < 41  # there was something to wait for
+
+
+def test_only_weights_decay(data):
+    X, y = data
+    net = small_net()
+    settings = {**ONE_STEP, "epochs": 20, "learning_rate": 0.05, "average": 0.0}
+    history = kw.train(net, X, y + 3, validation=(X, y + 3), weight_decay=0.5, **settings)
+    assert history.best_epoch > 10
+    # Nothing but decay moves the weights of a dead unit, by the rate times the decay in each step.
+    left = np.prod(1 - 0.5 * np.array(history.learning_rate[1 : history.best_epoch + 1]))
+    assert left < 0.9
+    np.testing.assert_allclose(net[0].weight[-1].detach(), 0.5 * left)
+    np.testing.assert_allclose(net[2].weight[:, -1].detach(), 2.0 * left)
+    assert net[0].bias[-1] == -100.0
+
+
+def test_l1_draws_weights_alone_to_zero(data):
+    X, y = data
+    net = small_net()
+    settings = {**ONE_STEP, "epochs": 20, "learning_rate": 0.01, "average": 0.0, "weight_decay": 0.0}
+    history = kw.train(net, X, y + 3, l1=1e-2, validation=(X, y + 3), **settings)
+    # Gradients of one sign make full steps of Adam.
+    steps = sum(history.learning_rate[1 : history.best_epoch + 1])
+    assert steps > 0.05
+    np.testing.assert_allclose(net[0].weight[-1].detach(), 0.5 - steps, rtol=0.01)
+    np.testing.assert_allclose(net[2].weight[:, -1].detach(), 2.0 - steps, rtol=0.01)
+    assert net[0].bias[-1] == -100.0
+
+
+def test_after_a_setback_steps_begin_anew_from_the_best_weights(data):
+    X, y = data
+    net, seen = small_net(), []
+
+    def look(optimiser):
+        momentum = [float(state["exp_avg"].abs().max()) for state in optimiser.state.values()]
+        seen.append((copies_of(optimiser), max(momentum, default=0.0)))
+
+    settings = {**AS_IT_IS, "epochs": 25, "batch_size": 100, "learning_rate": 0.3, "warmup": 0.0, "average": 0.0}
+    with watched_steps(look):
+        history = kw.train(net, X[100:], y[100:], validation=(X[:100], y[:100]), setback=0.01, **settings)
+    steps = 3  # per epoch
+    assert len(seen) == 25 * steps
+    assert any(history.best_epoch > epoch for epoch in history.undone)
+    firsts = {epoch * steps for epoch in history.undone if epoch < 25}
+    assert firsts
+    for step, (weights, momentum) in enumerate(seen):
+        assert (momentum == 0.0) == (step == 0 or step in firsts)
+        if step in firsts:
+            best = int(np.argmin(history.validation_loss[: step // steps + 1]))
+            # Without averaging, the best weights are those that the next epoch began with.
+            assert all(torch.equal(a, b) for a, b in zip(weights, seen[best * steps][0], strict=True))
+
+
+@pytest.mark.parametrize(("average", "shares"), [
+    (0.0, lambda ages: ages == 0),
+    (2.5, lambda ages: 0.9**ages),  # 2.5 epochs are ten steps
+    (100.0, lambda ages: ages.max() - ages),
+])  # fmt: skip
+def test_the_result_is_a_mean_over_epochs_or_over_later_steps_while_there_are_few(data, average, shares):
+    X, y = data
+    net, way = small_net(), []
+    settings = {**AS_IT_IS, "epochs": 30, "batch_size": 100, "learning_rate": 3e-3, "average": average}
+    with watched_steps(lambda optimiser: way.append(copies_of(optimiser)[0]), after=True):
+        history = kw.train(net, X, y + 3, validation=(X, y + 3), **settings)
+    assert len(way) == 120
+    assert history.best_epoch > 25
+    way = torch.stack(way[: 4 * history.best_epoch]).flatten(1).numpy()
+    share = shares(np.arange(len(way))[::-1]).astype(float)
+    expected = np.average(way, axis=0, weights=share)
+    size = np.abs(way[-1] - way[0]).max()
+    np.testing.assert_allclose(net[0].weight.detach().flatten(), expected, atol=1e-3 * size)
+
+
+@contextmanager
+def watched_rows(net):
+    """Collect the batches that a network is trained on."""
+    batches = []
+    handle = net[0].register_forward_hook(
+        lambda _module, args, _out: batches.append(args[0].numpy().copy()) if torch.is_grad_enabled() else None
+    )
+    try:
+        yield batches
+    finally:
+        handle.remove()
+
+
+def test_rows_are_visited_once_per_epoch_in_changing_order():
+    X = np.arange(1.0, 65.0)[:, None]
+    net = small_net(inputs=1)
+    with watched_rows(net) as batches:
+        kw.train(net, X, np.cos(X[:, 0]), validation=(X, X), epochs=3, batch_size=16, **AS_IT_IS)
+    assert [len(batch) for batch in batches] == [16] * 12
+    epochs = np.concatenate(batches).reshape(3, 64)
+    np.testing.assert_array_equal(np.sort(epochs), np.tile(X[:, 0], (3, 1)))
+    assert len({tuple(rows) for rows in [*epochs, X[:, 0]]}) == 4
+
+
+def test_dropout_acts_on_hidden_units_in_training_alone_and_is_gone_afterwards(data):
+    X, y = data
+    net = nn.Sequential(nn.Linear(4, 50), nn.ReLU(), nn.Linear(50, 1)).double()
+    hooks = [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in net.modules()]
+    shares = []
+
+    def look(module, args):
+        if torch.is_grad_enabled():
+            # A unit that is zero on a row where it would be active was dropped.
+            shares.append(float((args[0] == 0).double().mean()))
+
+    handle = net[2].register_forward_pre_hook(look)
+    for share in (0.0, 0.2):
+        kw.train(net, X, y, dropout=share, epochs=2, **ONE_STEP)
+    handle.remove()
+    # About half of the units are zero by themselves.
+    idle, dropped = np.mean(shares[:2]), np.mean(shares[2:])
+    assert (1 - dropped) / (1 - idle) == pytest.approx(0.8, abs=0.03)
+    assert [(len(m._forward_hooks), len(m._forward_pre_hooks)) for m in net.modules()] == hooks
+    net.train()
+    x = torch.from_numpy(X)
+    assert torch.equal(net(x), net(x))
+
+
+def test_the_share_held_out_is_not_trained_on_and_counts_by_its_weights(data):
+    X, y = data
+    weight = np.random.default_rng(1).uniform(0.1, 5.0, size=len(X))
+    net = small_net()
+    before = np.square(outputs(net, X)[:, 0] - y)
+    with watched_rows(net) as batches:
+        history = kw.train(net, X, y, validation=0.25, sample_weight=weight, epochs=2, **ONE_STEP)
+    trained = {tuple(row) for row in batches[0].tolist()}
+    held = np.array([tuple(row) not in trained for row in X.tolist()])
+    assert held.sum() == 100
+    assert history.validation_loss[0] == pytest.approx(np.average(before[held], weights=weight[held]), rel=1e-9)
+    assert history.train_loss[0] == pytest.approx(np.average(before[~held], weights=weight[~held]), rel=1e-9)
+
+
+def test_rows_are_standardised_by_the_weighted_training_rows(data):
+    X, y = data
+    weight = np.exp(X[:, 0] + X[:, 1])
+    seen = []
+    for standardise in (False, True):  # equal seeds hold out the same rows and visit the others in the same order
+        net = small_net()
+        with watched_rows(net) as batches:
+            settings = {**ONE_STEP, "standardise": standardise}
+            kw.train(net, X, y, sample_weight=weight, validation=0.5, epochs=1, **settings)
+        seen.append(batches[0])
+    raw, standardised = seen
+    assert len(raw) == 200
+    share = np.exp(raw[:, 0] + raw[:, 1])
+    share /= share.sum()
+    np.testing.assert_allclose(share @ standardised, 0.0, atol=1e-12)
+    np.testing.assert_allclose(share @ np.square(standardised), 1.0)
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_every_parameter_of_training_is_heard(data, classes):
+    X, y = data
+    y = y > 0 if classes else y
+
+    def losses(**changes):
+        settings = {"epochs": 5, "learning_rate": 0.1, "patience": None, "average": 1.0, "random_state": 0, **changes}
+        return kw.train(small_net(), X, y, **settings).train_loss
+
+    plain = losses()
+    assert losses() == plain
+    changes = [
+        {"batch_size": 50}, {"learning_rate": 0.2}, {"weight_decay": 1.0}, {"warmup": 0.5}, {"l1": 0.01},
+        {"dropout": 0.2}, {"average": 5.0}, {"validation": 0.3}, {"standardise": False}, {"random_state": 1},
+        {"sample_weight": np.exp(X[:, 0])},
+    ]  # fmt: skip
+    if classes:
+        changes.append({"label_smoothing": 0.2})
+    for change in changes:
+        assert losses(**change)[1:] != plain[1:], change
+
+
+def test_rows_that_are_told_apart_already_hardly_move_the_network():
+    """Steps of Adam would be of full size however small the gradient is."""
+    X = np.linspace(-1, 1, 40)[:, None]
+    X = X[np.abs(X[:, 0]) > 0.4]
+    moves = []
+    for task, y in (("classification", (X[:, 0] > 0).astype(int)), ("regression", 30 * X[:, 0] + 1e-4)):
+        net, way = small_net(inputs=1), []
+        with torch.no_grad():
+            for p in net.parameters():
+                p.zero_()
+            net[0].weight[:2, 0], net[2].weight[0, :2] = torch.tensor([1.0, -1.0]), torch.tensor([30.0, -30.0])
+        with watched_steps(lambda optimiser, way=way: way.append(copies_of(optimiser))):
+            kw.train(net, X, y, task=task, validation=(X, y), epochs=2, weight_decay=0.0, warmup=0.0, **ONE_STEP)
+        moves.append(max(float((b - a).abs().max()) for a, b in zip(*way, strict=True)))
+    assert moves[0] < 0.05 * moves[1]
