@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from knotwork.pwl.maxsum import MaxSum as MaxSum
     from knotwork.pwl.pieces import Piece as Piece
     from knotwork.pwl.pieces import Pieces as Pieces
-    from knotwork.pwl.sources import as_pwl as as_pwl
+    from knotwork.resolve import as_pwl as as_pwl
     from knotwork.spline.model import Hinge as Hinge
     from knotwork.spline.model import Linear as Linear
     from knotwork.spline.model import Min as Min
@@ -63,7 +63,7 @@ _HOME = {
     "Spline": "knotwork.spline.model",
     "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
-    "as_pwl": "knotwork.pwl.sources",
+    "as_pwl": "knotwork.resolve",
     "deepen": "knotwork.network.reshape",
     "export_onnx": "knotwork.export",
     "explain": "knotwork.explanation.explanation",

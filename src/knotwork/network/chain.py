@@ -7,6 +7,7 @@ dtype and device of the network come back when it is built.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -15,6 +16,9 @@ from torch import Tensor, nn
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
+
+if TYPE_CHECKING:
+    from knotwork.data.table import TableEncoder
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,14 @@ class Conversion:
 
     bound : most by which any output may differ from the spline (0: exact up to rounding)
     box : (2, d) least and greatest inputs for which that holds, None for all of them
+    link : the network gives link(y), see :mod:`knotwork.data.links`
+    encoder : ``encoder.encode(table)`` is the matrix that the network takes; None if it came from no table
     """
 
     bound: float = 0.0
     box: Tensor | None = None
+    link: str = "identity"
+    encoder: TableEncoder | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""From a spline to a network that computes it, in the units of the data or behind a layer that standardises them."""
+"""From a model to a network that computes it, in the units of the data or behind a layer that standardises them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import nn
 from knotwork.arrays import Floats
 from knotwork.errors import DataError, NetworkError
 from knotwork.network.activations import Activation, activation_rule
-from knotwork.network.chain import Chain, Layer, build
+from knotwork.network.chain import Chain, Conversion, Layer, build
 from knotwork.network.compile.assemble import box_sides, spline_chain
 from knotwork.network.compile.piecewise import piecewise_chain, rescale_piecewise
 from knotwork.network.compile.units import require_piecewise_linear
-from knotwork.pwl.lattice import LatticePWL
-from knotwork.pwl.maxsum import MaxSum
-from knotwork.pwl.sources import as_pwl
+from knotwork.network.rewire import folded_inputs, standardised_inputs
+from knotwork.pwl.through import Function
+from knotwork.resolve import Resolved, resolve
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term, knots_by_feature
 
 if TYPE_CHECKING:
@@ -28,19 +28,22 @@ if TYPE_CHECKING:
 def to_network(
     model: Any,
     *,
-    activation: str | nn.Module = "relu",
+    activation: str | nn.Module | None = None,
     fold: bool = True,
     dtype: torch.dtype | None = None,
     tolerance: float | None = None,
     box: ArrayLike | None = None,
 ) -> nn.Sequential:
-    """Write a piecewise-linear function as a plain ``nn.Sequential`` of Linear and activation.
+    """Write what a model computes as a plain ``nn.Sequential`` of Linear and activation.
 
     Parameters
     ----------
-    model : Spline, LatticePWL, MaxSum, a fitted estimator of knotwork, or anything that ``as_pwl`` takes
+    model : Spline, LatticePWL, MaxSum, a fitted estimator of knotwork, anything that ``as_pwl`` takes, a ``Pipeline``
+        that scales, one-hot encodes or chooses columns in front of one of these, or a ``TransformedTargetRegressor``
+        around one
     activation : "relu", "leaky_relu", "prelu" (exact), "softplus", "silu", "gelu", "elu" (within ``tolerance``),
-        "relu6", "hardtanh" (exact on ``box``), or a module of those
+        "relu6", "hardtanh" (exact on ``box``), or a module of those. None is that of the model's trained network, and
+        "relu" for models without one. A trained network keeps its own
     fold : True takes raw features. False puts a frozen affine layer first that standardises them, which suits training
     dtype : of the parameters; the default of torch if None
     tolerance : most by which any output may be off; None is 1e-3 of the size of the function's parts
@@ -48,15 +51,18 @@ def to_network(
 
     Returns
     -------
-    Sequential : (N, d) → (N, outputs). Its ``conversion`` has the ``bound`` on its error and the ``box``.
+    Sequential : (N, d) → (N, outputs), with parameters of its own. Its ``conversion`` has the ``bound`` on its error,
+        the ``box``, the ``encoder`` that makes a table of the model's columns into the matrix (N, d), and the ``link``:
+        the network of a ``TransformedTargetRegressor`` of ``np.log`` gives log(y), and its link is "log"
 
     Notes
     -----
+    The network computes what ``model.predict`` does, for classifiers ``decision_function``. Of a trained estimator it
+    is the trained network; the network before training is ``model.start_network_``, the spline alone
+    ``to_network(model.spline_)``.
+
     There is one hidden layer per degree of the spline; :mod:`knotwork.network.compile.units` counts their units. A
     spline with products is refused: it is not piecewise linear.
-
-    The inputs are the spline's encoded features, in the order of ``spline.feature_names``. For a frame with categories,
-    ``estimator.encoder_.encode(frame)`` is the matrix to turn into a tensor.
 
     A lattice with M sets of at most k pieces takes ⌈log₂ M⌉ + ⌈log₂ k⌉ hidden layers (at least one) and at most three
     units a pair; ``network_size`` counts them.
@@ -69,11 +75,73 @@ def to_network(
     >>> net(torch.tensor([[0.0], [2.0]], dtype=torch.float64)).ravel().tolist(), f([[0.0], [2.0]]).tolist()
     ([2.5, 5.0], [2.5, 5.0])
     """
-    function = as_function(model)
-    rule = activation_rule(activation)
+    parts = resolve_network(model)
+    if parts.network is not None:
+        chain = _trained(parts, activation, fold, tolerance, box)
+    else:
+        assert parts.function is not None
+        rule = activation_rule("relu" if activation is None else activation)
+        chain = _converted(parts.function, parts.feature_units, rule, fold, tolerance, box)
+    conversion = replace(chain.conversion, link=parts.link, encoder=parts.encoder)
+    return build(replace(chain, conversion=conversion), dtype)
+
+
+def resolve_network(model: Any) -> Resolved:
+    """Take apart a model that is to become a network; what has products becomes none."""
+    try:
+        parts = resolve(model)
+    except DataError as error:
+        raise NetworkError(str(error)) from None
+    if isinstance(parts.function, Spline):
+        require_piecewise_linear(parts.function)
+    return parts
+
+
+def own_activation(parts: Resolved, activation: str | nn.Module | None) -> None:
+    """Refuse an activation that is not the trained network's own."""
+    assert parts.network is not None
+    if activation is None:
+        return
+    asked = activation_rule(activation).module
+    for own in parts.network.modules:
+        if type(own) is not type(asked) or own.extra_repr() != asked.extra_repr():
+            raise NetworkError(
+                f"a trained network keeps its activation, {own}, got activation={activation!r}; leave it out, or "
+                f"convert the spline that it began as, to_network(model.spline_, activation=…)"
+            )
+
+
+def _trained(
+    parts: Resolved, activation: str | nn.Module | None, fold: bool, tolerance: float | None, box: Any
+) -> Chain:
+    """Return the chain of a trained network, in float64."""
+    assert parts.network is not None
+    own_activation(parts, activation)
+    for name, value in (("tolerance", tolerance), ("box", box)):
+        if value is not None:
+            raise NetworkError(
+                f"{name} is for functions that are converted, a trained network is given as it is, got "
+                f"{name}={value!r}; leave it out"
+            )
+    chain = replace(parts.network, conversion=Conversion())
     if fold:
-        return build(_chain(function, rule, tolerance, box), dtype)
-    centre, scale = _feature_units(model, function)
+        return folded_inputs(chain)
+    units = parts.feature_units
+    return chain if units is None else standardised_inputs(chain, *units)
+
+
+def _converted(
+    function: Function,
+    units: tuple[Floats, Floats] | None,
+    rule: Activation,
+    fold: bool,
+    tolerance: float | None,
+    box: Any,
+) -> Chain:
+    """Return the chain of a function, raw features in or behind a map that standardises them."""
+    if fold:
+        return _chain(function, rule, tolerance, box)
+    centre, scale = units if units is not None else _knot_units(function)
     inner = _rescale(function, centre, scale)
     sides = None if box is None else box_sides(box, len(centre))
     chain = _chain(inner, rule, tolerance, None if sides is None else (sides - centre) / scale)
@@ -81,43 +149,29 @@ def to_network(
     if sides is not None and conversion.box is not None:
         conversion = replace(conversion, box=torch.from_numpy(sides))
     prefix = Layer(torch.diag(torch.from_numpy(1 / scale)), torch.from_numpy(-centre / scale))
-    return build(replace(chain, prefix=prefix, conversion=conversion), dtype)
+    return replace(chain, prefix=prefix, conversion=conversion)
 
 
-def as_function(model: Any) -> Spline | LatticePWL | MaxSum:
-    """Return the function of a model; what has none becomes a network no more."""
-    try:
-        function = as_pwl(model)
-    except DataError as error:
-        raise NetworkError(str(error)) from None
-    if isinstance(function, Spline):
-        require_piecewise_linear(function)
-    return function
-
-
-def _chain(function: Spline | LatticePWL | MaxSum, rule: Activation, tolerance: float | None, box: Any) -> Chain:
+def _chain(function: Function, rule: Activation, tolerance: float | None, box: Any) -> Chain:
     if isinstance(function, Spline):
         return spline_chain(function, rule, tolerance=tolerance, box=box)
     sides = None if box is None else box_sides(box, function.inputs)
     return piecewise_chain(function, rule, tolerance=tolerance, sides=sides)
 
 
-def _rescale(function: Spline | LatticePWL | MaxSum, centre: Floats, scale: Floats) -> Spline | LatticePWL | MaxSum:
+def _rescale(function: Function, centre: Floats, scale: Floats) -> Function:
     if isinstance(function, Spline):
         return rescale_spline(function, centre, scale)
     return rescale_piecewise(function, centre, scale)
 
 
-def _feature_units(model: Any, spline: Spline | LatticePWL | MaxSum) -> tuple[Floats, Floats]:
-    """Centre and scale of the features: those of the training rows if the model remembers them, else of the knots."""
-    fit = getattr(model, "fit_", None)
-    if fit is not None:
-        return fit.feature_centre, fit.feature_scale
-    if not isinstance(spline, Spline):  # nothing says where its data lie
-        return np.zeros(spline.inputs), np.ones(spline.inputs)
-    d = len(spline.feature_names)
+def _knot_units(function: Function) -> tuple[Floats, Floats]:
+    """Centre and scale of the features by the knots of a function whose data nobody remembers."""
+    if not isinstance(function, Spline):  # nothing says where its data lie
+        return np.zeros(function.inputs), np.ones(function.inputs)
+    d = len(function.feature_names)
     centre, scale = np.zeros(d), np.ones(d)
-    for f, knots in knots_by_feature(spline.terms).items():
+    for f, knots in knots_by_feature(function.terms).items():
         centre[f] = np.mean(knots)
         scale[f] = np.std(knots) or abs(centre[f]) or 1.0
     return centre, scale
