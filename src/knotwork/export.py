@@ -107,7 +107,7 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = 
     Examples
     --------
     >>> import tempfile
-    >>> from knotwork import Hinge
+    >>> from knotwork import Hinge, Spline
     >>> spline = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[0.5]], feature_names=("x",))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_onnx(spline, f"{folder}/spline.onnx", dtype="float64").largest_difference
@@ -165,8 +165,11 @@ def _subject(model: Any) -> _Subject:
     parts = resolve_network(model)
     output = "prediction" if parts.classes is None else "decision"
     output = output if parts.link == "identity" else f"{parts.link}_{output}"
+    if parts.network is not None and parts.estimator is None:
+        chain = parts.network
+    else:
+        chain = read_chain(to_network(model, dtype=torch.float64))
     # Where there is a function, its own evaluation judges the layers: the independent way.
-    chain = parts.network or read_chain(to_network(model, dtype=torch.float64))
     return _Subject(chain, parts, _about(parts, model), output)
 
 
@@ -213,7 +216,9 @@ def _check(subject: _Subject, dtype: Precision, path: Path, run: Callable[[NDArr
 def _rows_around_the_kinks(subject: _Subject) -> Floats:
     """Make rows where the first layer bends: features near the points where its units are zero, on both sides."""
     rng = np.random.default_rng(0)
-    weight, bias = next(layer for layer in subject.layers if isinstance(layer, tuple))
+    weight, bias, *more = (part for layer in subject.layers if isinstance(layer, tuple) for part in layer)
+    if subject.chain.prefix is not None:
+        weight, bias = more[0] @ weight, more[1] + more[0] @ bias
     norms = (weight**2).sum(axis=1)
     used = norms > 0
     points = -bias[used, None] * weight[used] / norms[used, None]

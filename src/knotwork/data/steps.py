@@ -31,10 +31,19 @@ class Affine:
     offset: Floats
 
     @property
-    def constant(self) -> Floats:
-        """Value at x = 0, rounded once: (d,)."""
-        exact = self.offset.astype(np.longdouble) - self.centre.astype(np.longdouble) * self.factor
-        return exact.astype(np.float64)
+    def constant(self) -> NDArray[np.longdouble]:
+        """Value at x = 0, in extended precision: (d,)."""
+        return self.offset.astype(np.longdouble) - self.centre.astype(np.longdouble) * self.factor
+
+    @property
+    def zero(self) -> Floats:
+        """The x of value 0, rounded: (d,)."""
+        return (-self.constant / self.factor).astype(np.float64)
+
+    def about(self, centre: Floats) -> Affine:
+        """Return the same map as a function of x − centre."""
+        offset = self.constant + centre.astype(np.longdouble) * self.factor
+        return Affine(np.zeros_like(centre), self.factor, offset.astype(np.float64))
 
 
 @dataclass(frozen=True)

@@ -8,17 +8,38 @@ import numpy as np
 import torch
 
 from knotwork.arrays import Floats
-from knotwork.data.steps import Inputs
+from knotwork.data.steps import Affine, Inputs
 from knotwork.network.chain import Chain, Layer
 from knotwork.pwl.through import theta_of_inputs
 
+# In stds: data that lie further from zero are centred by a layer of their own. Weights that scale and centre at once
+# would round each product to so many stds times 1e-16.
+FAR = 1e3
+
 
 def chain_of_inputs(chain: Chain, inputs: Inputs) -> Chain:
-    """Return the chain of a table's features that a chain of a model's features is; its first layer takes the map."""
+    """Return the chain of a table's features that a chain of a model's features is.
+
+    Its first layer takes the map. Where the table lies far from zero, a layer in front takes off the centres, exactly.
+    """
     box = chain.conversion.box
     if box is not None:
         chain = replace(chain, conversion=replace(chain.conversion, box=_box_of_inputs(box.numpy(), inputs)))
-    return _with_first(chain, _layer_of_inputs(_first(chain), inputs))
+    if not (np.abs(inputs.affine.constant) > FAR).any():
+        return _with_first(chain, _layer_of_inputs(_first(chain), inputs))
+    chain, centre = folded_inputs(chain), np.zeros(inputs.count)
+    centre[inputs.place[::-1]] = inputs.affine.zero[::-1]  # the first feature of several counts
+    near = replace(inputs, affine=inputs.affine.about(centre[inputs.place]))
+    return _centred(_with_first(chain, _layer_of_inputs(_first(chain), near)), centre)
+
+
+def _centred(chain: Chain, centre: Floats) -> Chain:
+    return replace(chain, prefix=Layer(torch.eye(len(centre), dtype=torch.float64), torch.from_numpy(-centre)))
+
+
+def _is_centring(layer: Layer) -> bool:
+    rows, columns = layer.weight.shape
+    return rows == columns and bool((layer.weight == torch.eye(rows, dtype=torch.float64)).all())
 
 
 def _first(chain: Chain) -> Layer:
@@ -55,20 +76,46 @@ def chain_with_outputs(chain: Chain, factor: Floats, offset: Floats) -> Chain:
     return replace(chain, output=output, conversion=conversion)
 
 
+def centred_inputs(chain: Chain, centre: Floats, scale: Floats) -> Chain:
+    """Put a layer in front that takes off the centres of the features that lie far from zero; if none does, none."""
+    if chain.prefix is not None and not _is_centring(chain.prefix):
+        return chain
+    before = np.zeros(len(centre)) if chain.prefix is None else -chain.prefix.bias.numpy()
+    after = np.where(np.abs(centre - before) > FAR * scale, centre, before)
+    if (after == before).all():
+        return chain
+    chain = replace(chain, prefix=None)
+    first, identity = _first(chain), np.arange(len(centre))
+    moved = Affine(np.zeros(len(centre)), np.ones(len(centre)), after - before)
+    return _centred(_with_first(chain, _layer_of_inputs(first, Inputs(identity, moved, len(centre)))), after)
+
+
 def standardised_inputs(chain: Chain, centre: Floats, scale: Floats) -> Chain:
     """Put a map (x − centre)/scale in front of a chain; its first layer undoes it. One with a map stays as it is."""
+    middle, spread = torch.from_numpy(centre), torch.from_numpy(scale)
     if chain.prefix is not None:
-        return chain
-    first, middle, spread = _first(chain), torch.from_numpy(centre), torch.from_numpy(scale)
+        if not _is_centring(chain.prefix):
+            return chain
+        middle = middle + chain.prefix.bias
+        chain = replace(chain, prefix=None)
+    first = _first(chain)
     inner = Layer(first.weight * spread, first.bias + first.weight @ middle)
-    prefix = Layer(torch.diag(1 / spread), -middle / spread)
+    prefix = Layer(torch.diag(1 / spread), -torch.from_numpy(centre) / spread)
     return replace(_with_first(chain, inner), prefix=prefix)
 
 
 def folded_inputs(chain: Chain) -> Chain:
-    """Let the first layer take over the map in front of it."""
-    if chain.prefix is None:
+    """Let the first layer take over the map in front of it, all but the centring of data that lie far from zero."""
+    prefix = chain.prefix
+    if prefix is None or _is_centring(prefix):
         return chain
-    prefix, bare = chain.prefix, replace(chain, prefix=None)
+    bare = replace(chain, prefix=None)
     first = _first(bare)
+    scale, (rows, columns) = prefix.weight.diagonal(), prefix.weight.shape
+    single = rows == columns and bool((prefix.weight == torch.diag(scale)).all())
+    if single and bool((prefix.bias.abs() > FAR).any()):
+        centre = -prefix.bias / torch.where(scale == 0, torch.ones_like(scale), scale)
+        rest = prefix.bias + centre * scale
+        layer = Layer(first.weight * scale, first.bias + first.weight @ rest)
+        return _centred(_with_first(bare, layer), centre.numpy())
     return _with_first(bare, Layer(first.weight @ prefix.weight, first.bias + first.weight @ prefix.bias))

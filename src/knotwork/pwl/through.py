@@ -42,19 +42,14 @@ def theta_of_inputs(theta: Floats, inputs: Inputs) -> Floats:
     weights = theta[:, 1:]
     moved = np.zeros((len(theta), inputs.count + 1))
     np.add.at(moved.T, inputs.place + 1, (weights * inputs.affine.factor).T)
-    exact = theta[:, 0] + weights.astype(np.longdouble) @ _constants(inputs)
+    exact = theta[:, 0] + weights.astype(np.longdouble) @ inputs.affine.constant
     moved[:, 0] = exact.astype(np.float64)
     return moved
 
 
-def _constants(inputs: Inputs) -> np.ndarray[tuple[int], np.dtype[np.longdouble]]:
-    a = inputs.affine
-    return a.offset.astype(np.longdouble) - a.centre.astype(np.longdouble) * a.factor
-
-
 def spline_of_inputs(spline: Spline, inputs: Inputs, names: tuple[str, ...]) -> Spline:
     """Return the spline of a table's features that a spline of a model's features is."""
-    factor, constants = inputs.affine.factor, _constants(inputs)
+    factor, constants = inputs.affine.factor, inputs.affine.constant
     intercept = spline.intercept.astype(np.longdouble)
     terms: list[Term] = []
     coefs: list[Floats] = []

@@ -16,7 +16,7 @@ from knotwork.network.chain import Chain, Conversion, Layer, build
 from knotwork.network.compile.assemble import box_sides, spline_chain
 from knotwork.network.compile.piecewise import piecewise_chain, rescale_piecewise
 from knotwork.network.compile.units import require_piecewise_linear
-from knotwork.network.rewire import folded_inputs, standardised_inputs
+from knotwork.network.rewire import centred_inputs, folded_inputs, standardised_inputs
 from knotwork.pwl.through import Function
 from knotwork.resolve import Resolved, resolve
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term, knots_by_feature
@@ -44,7 +44,9 @@ def to_network(
     activation : "relu", "leaky_relu", "prelu" (exact), "softplus", "silu", "gelu", "elu" (within ``tolerance``),
         "relu6", "hardtanh" (exact on ``box``), or a module of those. None is that of the model's trained network, and
         "relu" for models without one. A trained network keeps its own
-    fold : True takes raw features. False puts a frozen affine layer first that standardises them, which suits training
+    fold : True takes raw features; where the table of a trained network lies more than 1000 stds from zero, a first
+        layer takes off the centres, because weights that did it would round. False puts a frozen affine layer first
+        that standardises the features, which suits training
     dtype : of the parameters; the default of torch if None
     tolerance : most by which any output may be off; None is 1e-3 of the size of the function's parts
     box : (least, greatest), each a number or one per feature
@@ -124,9 +126,10 @@ def _trained(
                 f"{name}={value!r}; leave it out"
             )
     chain = replace(parts.network, conversion=Conversion())
-    if fold:
-        return folded_inputs(chain)
     units = parts.feature_units
+    if fold:
+        chain = folded_inputs(chain)
+        return chain if units is None else centred_inputs(chain, *units)
     return chain if units is None else standardised_inputs(chain, *units)
 
 
