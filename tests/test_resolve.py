@@ -14,6 +14,7 @@ from sklearn.compose import ColumnTransformer, TransformedTargetRegressor, make_
 from sklearn.decomposition import PCA
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -301,6 +302,15 @@ def test_a_foreign_model_inside_a_transformed_target():
     model = TransformedTargetRegressor(LinearRegression(), func=np.log, inverse_func=np.exp).fit(X, y)
     net = kw.to_network(model, dtype=torch.float64)
     np.testing.assert_allclose(np.exp(run(net, X))[:, 0], model.predict(X), rtol=1e-12)
+
+
+def test_a_search_is_its_best_estimator():
+    X, y = data("numbers", "one", 0.0)
+    search = GridSearchCV(
+        make_pipeline(StandardScaler(), kw.MarsRegressor()), {"marsregressor__max_terms": [3, 9]}, cv=2
+    )
+    model = make_pipeline(MinMaxScaler(), search).fit(X, y)
+    np.testing.assert_allclose(run(kw.to_network(model, dtype=torch.float64), X)[:, 0], model.predict(X), atol=1e-12)
 
 
 def fitted(model, kind="one"):

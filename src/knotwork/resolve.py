@@ -126,6 +126,7 @@ def resolve(model: Any) -> Resolved:
         - nn.Sequential of Linear and activations
         - a ``Pipeline`` of steps that scale, one-hot encode or choose columns, in front of any of these
         - a ``TransformedTargetRegressor`` around any of these, of a scaler or of log, log1p, sqrt or their inverses
+        - a ``GridSearchCV`` or the like over any of these: its best estimator
 
     Examples
     --------
@@ -145,6 +146,8 @@ def resolve(model: Any) -> Resolved:
         return _of_network(model)
     if _has_encoder(model):
         return _of_estimator(model)
+    if hasattr(model, "best_estimator_"):  # a search over parameters predicts by the best
+        return resolve(model.best_estimator_)
     steps = _pipeline_steps(model)
     if steps is not None and _is_ours(model):
         return _of_pipeline(steps)
@@ -274,6 +277,8 @@ def _is_ours(model: Any) -> bool:
     steps = _pipeline_steps(model)
     if steps is not None:
         return bool(steps) and _is_ours(steps[-1][1])
+    if hasattr(model, "best_estimator_"):
+        return _is_ours(model.best_estimator_)
     if _is_transformed_target(model):
         return _is_ours(getattr(model, "regressor_", model.regressor))
     if _has_encoder(model) or hasattr(model, "named_parameters"):
