@@ -28,8 +28,7 @@ import knotwork as kw
 import real_data
 from knotwork.data.split import held_out
 from knotwork.network.chain import build
-from knotwork.network.compile.published import published_chain
-from knotwork.network.compile.size import arora_layers, arora_units
+from published import arora_layers, arora_units, published_chain
 
 # Pieces, sets, pieces of each set, features.
 LATTICES = (

@@ -88,7 +88,7 @@ def against_earth() -> None:
             ours.append(statistics.median(before + after))
             theirs.append(statistics.median(earth["seconds"]))
         ratio = statistics.median(e / o for e, o in zip(theirs, ours, strict=True))
-        steps = model.fit_.steps
+        steps = model.fit_.selection.steps
         same = steps[min(earth["steps"], len(steps) - 1)]
         table.add_row(
             name, nk, f"{statistics.median(theirs):.4f}", f"{statistics.median(ours):.5f}", f"{ratio:.1f}x",
@@ -102,7 +102,7 @@ def growth() -> None:
     def fit_seconds(n: int, d: int, terms: int) -> float:
         X, y = additive(n, d)
         model = kw.MarsRegressor(max_terms=terms, threshold=0.0).fit(X, y)
-        assert model.fit_.steps[-1].terms == terms, "the search ended before the limit"
+        assert model.fit_.selection.steps[-1].terms == terms, "the search ended before the limit"
         return min(seconds_of(lambda: model.fit(X, y), 7 if n < 500_000 else 3))
 
     table = Table(title="How the time grows (exponent: slope of log time on log size)")

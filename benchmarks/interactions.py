@@ -150,7 +150,7 @@ def speed() -> None:
         earth = run_earth([Split(X, y, X[:10], y[:10])], "41", "0")[0]
         theirs.append(earth["seconds"])
     ratio = statistics.median(e / o for e, o in zip(theirs, ours, strict=True))
-    found = len(model.fit_.forward_terms) + 1
+    found = len(model.fit_.selection.forward_terms) + 1
     console.print(
         f"50000x20, limit 41 terms: knotwork {statistics.median(ours):.2f} s ({found} forward terms), earth with "
         f"fast.k=20 {statistics.median(theirs):.1f} s ({earth['forward']} forward terms): {ratio:.0f}x (target >= 10x)"

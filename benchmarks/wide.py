@@ -74,8 +74,9 @@ def main() -> None:
     model = MarsClassifier(max_terms=arguments.terms, threshold=0.0).fit(X, y)
     seconds = time.perf_counter() - start
     peak = memory("VmHWM") - before
+    terms = model.fit_.search.selection.steps[-1].terms
     Console().print(
-        f"{arguments.rows} × {arguments.features}, {arguments.classes} classes, {model.fit_.search.steps[-1].terms} "
+        f"{arguments.rows} × {arguments.features}, {arguments.classes} classes, {terms} "
         f"terms: {seconds:.1f} s (target 60), peak {peak / 2**30:.2f} GiB above the matrix of {X.nbytes / 2**30:.2f} "
         f"GiB (target 2), training error {100 * (1 - model.score(X[:5000], y[:5000])):.1f} %",
         highlight=False,

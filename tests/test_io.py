@@ -414,7 +414,7 @@ def one_sentence(error):
     ("change", "message"),
     [
         (lambda d: d.update(format="other"), "must be a model of knotwork"),
-        (lambda d: d.update(schema=2, version="9.0"), "schema 2, written by version 9.0; upgrade"),
+        (lambda d: d.update(schema=3, version="9.0"), "up to schema 2, got schema 3, written by version 9.0; upgrade"),
         (lambda d: d.update(schema="1"), "schema '1'"),
         (lambda d: d.update(kind=["Spline"]), "may name one of"),
         (lambda d: d.update(kind="MarsRegressor"), "kind MarsRegressor and Spline inside"),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from knotwork.network.reshape import widen as widen
     from knotwork.network.start.heads import init_head_ as init_head_
     from knotwork.network.start.init import init_ as init_
-    from knotwork.network.train.loop import train as train
+    from knotwork.network.train.train import train as train
     from knotwork.pwl.lattice import LatticePWL as LatticePWL
     from knotwork.pwl.maxsum import MaxSum as MaxSum
     from knotwork.pwl.pieces import Piece as Piece
@@ -76,7 +76,7 @@ _HOME = {
     "save": "knotwork.io",
     "to_network": "knotwork.network.compile.convert",
     "to_relu": "knotwork.network.compile.to_relu",
-    "train": "knotwork.network.train.loop",
+    "train": "knotwork.network.train.train",
     "widen": "knotwork.network.reshape",
 }
 _MODULES = {"datasets": "knotwork.data.datasets"}

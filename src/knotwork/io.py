@@ -1,7 +1,8 @@
 """Models as two files: ``model.json`` says what a model is made of, ``model.safetensors`` holds its arrays.
 
 What comes back is the same bit for bit. Loading runs nothing that it finds in a file: kinds, classes and layers come
-from the tables in ``serial``, and every other name is refused. Only networks need torch.
+from the tables in ``serial``, and every other name is refused. Only networks need torch. Models of earlier versions are
+brought to the present schema first, by ``migrate``.
 
 ``model.json`` carries the digest of the arrays that belong to it, and renaming it is the last step of a save. Whenever
 a save is cut short, the folder holds the model from before or the new one, never a mixture.
@@ -22,10 +23,10 @@ from safetensors import SafetensorError
 
 from knotwork import __version__
 from knotwork.errors import DataError
+from knotwork.migrate import SCHEMA, migrate
 from knotwork.resolve import is_wrapper
 from knotwork.serial import ARRAYS, DOCUMENT, KINDS, Reader, Writer, name_in, not_as_written, require_known
 
-SCHEMA = 1
 # The arrays of the model that is being replaced, until model.json no longer asks for them.
 PREVIOUS = ".model.previous.safetensors"
 
@@ -103,7 +104,7 @@ def load(path: str | os.PathLike[str]) -> Any:
     kind = document["kind"]
     arrays = _read_arrays(folder, document.get("digest"))
     try:
-        model = Reader(arrays).value(document["model"])
+        model = Reader(arrays).value(migrate(document["model"], document["schema"]))
     except DataError:
         raise
     except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -170,7 +171,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
         raise not_as_written(f"schema {schema!r}")
     if schema > SCHEMA:
         raise DataError(
-            f"knotwork {__version__} reads models of schema {SCHEMA}, got schema {schema}, written by version "
+            f"knotwork {__version__} reads models up to schema {SCHEMA}, got schema {schema}, written by version "
             f"{document.get('version')}; upgrade knotwork"
         )
     require_known(KINDS, document.get("kind"))

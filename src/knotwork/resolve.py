@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.data.links import LINKS
 from knotwork.data.steps import Inputs, known_scaler, names_a_table, read_steps
 from knotwork.data.table import Column, TableEncoder
@@ -24,6 +25,7 @@ from knotwork.pwl.sources import function_of
 from knotwork.pwl.through import (
     Function,
     of_inputs,
+    outputs_of,
     spline_of_inputs,
     spline_with_outputs,
     term_of_inputs,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from knotwork.data.coordinates import Coordinates
     from knotwork.network.chain import Chain
     from knotwork.network.train.loop import History
-    from knotwork.spline.fit import SplineFit
+    from knotwork.spline.result import SplineFit
 
 
 @dataclass(frozen=True)
@@ -77,21 +79,25 @@ class Resolved:
     def search(self) -> SplineFit | None:
         """The least-squares fit that found a spline's terms: the fit itself unless it went on to a likelihood."""
         found: SplineFit | None = getattr(self.fit, "search", self.fit)
-        return found if hasattr(found, "pruning") else None
+        return found if hasattr(found, "selection") else None
 
     @property
     def outputs(self) -> int:
         """Number of outputs, p."""
         if self.network is not None:
             return len(self.network.output.bias)
-        return _outputs_of(self.function)
+        assert self.function is not None
+        return outputs_of(self.function)
 
     @property
-    def feature_units(self) -> tuple[Floats, Floats] | None:
-        """Mean and std of the features of the training rows, (d,) each; None if the model does not remember them."""
+    def features(self) -> FeatureMoments | None:
+        """Where the features of the training rows lie; None if the model does not remember."""
         if self.coordinates is not None:
-            return self.coordinates.x_centre, self.coordinates.x_scale
-        return (self.fit.feature_centre, self.fit.feature_scale) if self.fit is not None else None
+            return FeatureMoments(self.coordinates.x_centre, self.coordinates.x_scale)
+        if self.fit is None:
+            return None
+        moments: FeatureMoments = getattr(self.fit, "search", self.fit).features
+        return moments
 
     def __call__(self, matrix: Floats) -> Floats:
         """Evaluate in double precision, on the scale of the link: (N, d) → (N, p)."""
@@ -101,17 +107,6 @@ class Resolved:
             return evaluate(self.network, matrix)
         assert self.function is not None
         return self.function(matrix).reshape(len(matrix), -1)
-
-
-def _outputs_of(function: Function | None) -> int:
-    match function:
-        case Spline():
-            return function.intercept.size
-        case LatticePWL():
-            return len(function.outputs)
-        case MaxSum():
-            return len(function.affine)
-    return 0
 
 
 def resolve(model: Any) -> Resolved:
@@ -347,14 +342,14 @@ def _fit_of_inputs(fit: Any, inputs: Inputs, names: tuple[str, ...]) -> Any:
         return replace(
             fit, spline=spline_of_inputs(fit.spline, inputs, names), search=_fit_of_inputs(fit.search, inputs, names)
         )
-    centre, scale = inputs.units(fit.feature_centre, fit.feature_scale)
-    fit = replace(fit, feature_centre=centre, feature_scale=scale)
-    if not hasattr(fit, "pruning"):
+    fit = replace(fit, features=FeatureMoments(*inputs.units(fit.features.centre, fit.features.std)))
+    if not hasattr(fit, "selection"):
         return fit
+    terms = tuple(term_of_inputs(term, inputs, names) for term in fit.selection.forward_terms)
     return replace(
         fit,
         spline=spline_of_inputs(fit.spline, inputs, names),
-        forward_terms=tuple(term_of_inputs(term, inputs, names) for term in fit.forward_terms),
+        selection=replace(fit.selection, forward_terms=terms),
         knots=tuple(
             replace(k, feature=int(inputs.place[k.feature]), value=inputs.knot(k.feature, k.value)) for k in fit.knots
         ),
@@ -432,12 +427,8 @@ def _with_outputs(parts: Resolved, gain: Floats, shift: Floats) -> Resolved:
             coordinates, y_centre=coordinates.y_centre * gain + shift, y_scale=coordinates.y_scale * size
         )
     # Sums of squared errors over responses follow if all of these scale alike, and mean nothing otherwise.
-    if fit is not None and hasattr(fit, "pruning"):
-        square = float(gain[0] ** 2)
-        spline = spline_with_outputs(fit.spline, gain, shift)
-        fit = replace(
-            fit, spline=spline, rss=fit.rss * square, gcv=fit.gcv * square, unit=fit.unit * square
-        ) if same else None  # fmt: skip
+    if fit is not None and hasattr(fit, "selection"):
+        fit = _fit_with_outputs(fit, gain, shift) if same else None
     if history is not None:
         train, validation = ([v * gain[0] ** 2 for v in h] for h in (history.train_loss, history.validation_loss))
         history = replace(history, train_loss=train, validation_loss=validation) if same else None
@@ -455,3 +446,14 @@ def _with_outputs(parts: Resolved, gain: Floats, shift: Floats) -> Resolved:
 
     start = None if parts.start is None else chain_with_outputs(parts.start, gain, shift)
     return replace(moved, network=chain_with_outputs(parts.network, gain, shift), start=start)
+
+
+def _fit_with_outputs(fit: SplineFit, gain: Floats, shift: Floats) -> SplineFit:
+    """Return a fit to responses that all scale alike, in the units of the scaled ones."""
+    square = float(gain[0] ** 2)
+    return replace(
+        fit,
+        spline=spline_with_outputs(fit.spline, gain, shift),
+        quality=replace(fit.quality, rss=fit.quality.rss * square, gcv=fit.quality.gcv * square),
+        standardised=replace(fit.standardised, rss_unit=fit.standardised.rss_unit * square),
+    )

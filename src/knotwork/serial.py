@@ -42,9 +42,10 @@ RECORDS = {
     "Column": "knotwork.data.table",
     "Conversion": "knotwork.network.chain",
     "Coordinates": "knotwork.data.coordinates",
+    "FeatureMoments": "knotwork.data.feature_moments",
     "Hinge": "knotwork.spline.model",
     "History": "knotwork.network.train.loop",
-    "Knot": "knotwork.spline.fit",
+    "Knot": "knotwork.spline.result",
     "LatticePWL": "knotwork.pwl.lattice",
     "Linear": "knotwork.spline.model",
     "Min": "knotwork.spline.model",
@@ -52,10 +53,13 @@ RECORDS = {
     "MaxSum": "knotwork.pwl.maxsum",
     "PiecewiseFit": "knotwork.pwl.selection",
     "PruningPath": "knotwork.spline.prune",
+    "Quality": "knotwork.spline.result",
     "Refit": "knotwork.spline.refit",
+    "Selection": "knotwork.spline.result",
     "Spans": "knotwork.spline.knots",
     "Spline": "knotwork.spline.model",
-    "SplineFit": "knotwork.spline.fit",
+    "SplineFit": "knotwork.spline.result",
+    "StandardisedSearch": "knotwork.spline.result",
     "Step": "knotwork.spline.forward",
     "TableEncoder": "knotwork.data.table",
     "TermTable": "knotwork.spline.moments.moments",
@@ -322,7 +326,7 @@ class Reader:
 
     def _record(self, name: str, entries: Mapping[str, Any]) -> Any:
         cls = _class_in(RECORDS, name)
-        _require_keys(entries, {field.name for field in fields(cls)}, name)
+        require_keys(entries, {field.name for field in fields(cls)}, name)
         values = self._entries(entries)
         try:
             return cls(**values)
@@ -331,7 +335,7 @@ class Reader:
 
     def _estimator(self, name: str, parameters: Mapping[str, Any], state: Mapping[str, Any]) -> Any:
         require_known(FITTED, name)
-        _require_keys({key: None for key in state if key not in OPTIONAL}, set(FITTED[name]), name)
+        require_keys({key: None for key in state if key not in OPTIONAL}, set(FITTED[name]), name)
         model = _class_in(KINDS, name)(**self._entries(parameters))
         vars(model).update(self._entries(state))
         return model
@@ -357,7 +361,7 @@ class Reader:
         from torch import nn
 
         require_known(LAYERS, name)
-        _require_keys(options, set(LAYERS[name]), name)
+        require_keys(options, set(LAYERS[name]), name)
         values = self._entries(options)
         if name == "Linear":
             values["bias"] = "bias" in parameters
@@ -365,7 +369,7 @@ class Reader:
         with torch.device("meta"):
             layer: nn.Module = getattr(nn, name)(**values)
         blanks = dict(layer.named_parameters())
-        _require_keys(parameters, set(blanks), name)
+        require_keys(parameters, set(blanks), name)
         for key, blank in blanks.items():
             tensor = self._tensor(parameters[key]["tensor"])
             if tensor.shape != blank.shape:
@@ -378,7 +382,8 @@ class Reader:
         return layer
 
 
-def _require_keys(entries: Mapping[str, Any], expected: set[str], name: str) -> None:
+def require_keys(entries: Mapping[str, Any], expected: set[str], name: str) -> None:
+    """Refuse entries that are not exactly the expected ones of the thing called ``name``."""
     wrong = sorted(set(entries) ^ expected)
     if wrong:
         raise not_as_written(f"{name} with {', '.join(wrong)} missing or unknown")

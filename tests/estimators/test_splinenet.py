@@ -8,6 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import knotwork as kw
 from knotwork.data.split import held_out
+from knotwork.network.start import choose
 
 
 @parametrize_with_checks([kw.SplineNetRegressor(hidden=(16,), epochs=20)])
@@ -151,7 +152,7 @@ def test_progress_is_shown(data, capsys):
     [
         ({"hidden": ()}, "at least one layer"),
         ({"hidden": (0,)}, "at least one unit"),
-        ({"hidden": (1,)}, "needs at least 2"),
+        ({"hidden": (1,)}, "need at least 2"),
         ({"hidden": (32, 1)}, "hidden layer 1 needs a width of at least 2"),
         ({"start": "warm"}, "'start' parameter"),
         ({"activation": "tanh"}, "'activation' parameter"),
@@ -177,8 +178,8 @@ def test_missing_values_are_refused_with_advice(data):
 @pytest.mark.parametrize("interacts", [False, True])
 def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch):
     degrees = []
-    fit = kw.SplineNetRegressor._fit_splines
-    monkeypatch.setattr(kw.SplineNetRegressor, "_fit_splines", lambda *a: degrees.append(a[-1].max_degree) or fit(*a))
+    fit = choose._splines
+    monkeypatch.setattr(choose, "_splines", lambda *a: degrees.append(a[1].max_degree) or fit(*a))
     rng = np.random.default_rng(6)
     X = rng.normal(size=(800, 3))
     first = np.sin(2 * X[:, 0]) + rng.normal(size=800)

@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import knotwork as kw
 from knotwork.data.split import held_out
+from knotwork.network.start import choose
 from knotwork.network.start.choose import CLASS_RIDGES
 
 
@@ -139,7 +140,8 @@ def test_pickles(data):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"hidden": (32, 3)}, "hidden layer 1 needs a width of at least 6"),
+        ({"hidden": (32, 1)}, "hidden layer 1 needs a width of at least 2 to carry the outputs, got 1"),
+        ({"hidden": (32, 3), "activation": "silu"}, "hidden layer 1 needs a width of at least 6"),
         ({"label_smoothing": 1.0}, "'label_smoothing' parameter"),
         ({"class_weight": "even"}, "'class_weight' parameter"),
     ],
@@ -167,8 +169,8 @@ def test_interactions_must_be_better(interacts):
 @pytest.mark.parametrize("interacts", [False, True])
 def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch):
     degrees = []
-    fit = kw.SplineNetClassifier._fit_splines
-    monkeypatch.setattr(kw.SplineNetClassifier, "_fit_splines", lambda *a: degrees.append(a[-1].max_degree) or fit(*a))
+    fit = choose._splines
+    monkeypatch.setattr(choose, "_splines", lambda *a: degrees.append(a[1].max_degree) or fit(*a))
     rng = np.random.default_rng(5)
     X = rng.normal(size=(800, 3))
     score = 3 * X[:, 0] * X[:, 1] if interacts else 3 * X[:, 0] + X[:, 1]
@@ -178,8 +180,8 @@ def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch
 
 def test_where_some_features_interact_all_are_searched_too(monkeypatch):
     asked = []
-    fit = kw.SplineNetClassifier._fit_splines
-    monkeypatch.setattr(kw.SplineNetClassifier, "_fit_splines", lambda *a: asked.append(a[-1].interacting) or fit(*a))
+    fit = choose._splines
+    monkeypatch.setattr(choose, "_splines", lambda *a: asked.append(a[1].interacting) or fit(*a))
     rng = np.random.default_rng(5)
     X = rng.normal(size=(800, 31))
     y = 3 * X[:, 0] * X[:, 1] + rng.logistic(size=800) > 0

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import knotwork as kw
 from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
-from knotwork.explanation.sparsity import shrink_chain, threshold_chain
 from knotwork.network.chain import evaluate, read_chain
+from knotwork.network.prune import shrink_chain, threshold_chain
 
 
 @pytest.fixture(scope="module")

@@ -218,15 +218,10 @@ def test_activations_that_cannot_carry_are_widened_but_not_deepened(activation, 
         (lambda: reshape(simple(), (8,), X=[[1.0, np.nan]]), "X must be finite"),
         (lambda: reshape(simple(), (8,), X=[[1.0, np.inf]]), "X must be finite"),
         (lambda: reshape(nn.Linear(2, 1), (8,)), "must be an nn.Sequential of Linear and activation, got Linear"),
-        (lambda: reshape(nn.Sequential(nn.Linear(2, 1)), (8,)), "must alternate Linear and activation"),
+        (lambda: reshape(nn.Sequential(nn.ReLU(), nn.Linear(2, 1)), (8,)), "must alternate Linear and activation"),
+        (lambda: reshape(nn.Sequential(), (8,)), "end with a Linear, got no layers"),
         (lambda: reshape(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), (8,)), "end with a Linear, got Linear → ReLU"),
-        (lambda: reshape(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), (8,)), "cannot be held by Tanh"),
-        (
-            lambda: reshape(
-                nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3), nn.SiLU(), nn.Linear(3, 1)), (8, 8)
-            ),
-            "of one kind, got ReLU, SiLU",
-        ),
+        (lambda: reshape(nn.Sequential(nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)), (8, 8)), "be held by Tanh"),
     ],
 )
 def test_says_what_is_wrong(grow, message):
@@ -396,3 +391,20 @@ def test_new_units_read_all_where_few_are_new(abalone):
     net = to_network(kw.MarsRegressor().fit(X, y), dtype=torch.float64)
     grown = reshape(net, (net[0].out_features + 3, 20), fill="random", X=X, random_state=0)
     assert grown[2].weight[2:, : net[0].out_features].any(dim=1).all()
+
+
+@pytest.mark.parametrize("layers", [
+    [nn.Linear(2, 1)],
+    [nn.Linear(2, 3), nn.Tanh(), nn.Linear(3, 1)],
+    [nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3), nn.SiLU(), nn.Linear(3, 1)],
+    [nn.Flatten(), nn.Linear(2, 3), nn.AlphaDropout(0.1), nn.Sequential(nn.Sigmoid(), nn.Identity()), nn.Linear(3, 1)],
+    [nn.Linear(2, 4), nn.Linear(4, 3, bias=False), nn.PReLU(), nn.Linear(3, 2), nn.Dropout(), nn.Linear(2, 1)],
+])  # fmt: skip
+def test_any_network_of_known_layers_grows_wider(layers):
+    net = nn.Sequential(*layers).double().eval()
+    rows = np.random.default_rng(0).normal(size=(30, 2))
+    hidden = sum(not isinstance(m, (nn.Linear, nn.Flatten, nn.Identity, nn.Dropout, nn.AlphaDropout, nn.Sequential))
+                 for m in net.modules())  # fmt: skip
+    grown = reshape(net, (9,) * max(hidden, 1), X=rows, random_state=0)
+    np.testing.assert_allclose(run(grown, rows), run(net, rows), rtol=1e-12)
+    assert [m.out_features for m in grown if isinstance(m, nn.Linear)] == [9] * max(hidden, 1) + [1]

@@ -39,28 +39,28 @@ def test_units_do_not_matter(x_unit, y_unit):
     # Units differ between columns too.
     units = np.array([x_unit, 1.0, 1 / x_unit, x_unit, 1.0])
     scaled = fit_spline(X * units, y * y_unit)
-    assert [type(t) for t in scaled.forward_terms] == [type(t) for t in plain.forward_terms]
-    assert [t.feature for t in scaled.forward_terms] == [t.feature for t in plain.forward_terms]
+    assert [type(t) for t in scaled.selection.forward_terms] == [type(t) for t in plain.selection.forward_terms]
+    assert [t.feature for t in scaled.selection.forward_terms] == [t.feature for t in plain.selection.forward_terms]
     np.testing.assert_allclose(scaled.spline(X * units), plain.spline(X) * y_unit, rtol=1e-9, atol=1e-9 * y_unit)
-    assert scaled.rsq == pytest.approx(plain.rsq, rel=1e-9)
-    assert scaled.rss == pytest.approx(plain.rss * y_unit * y_unit, rel=1e-6)
+    assert scaled.quality.rsq == pytest.approx(plain.quality.rsq, rel=1e-9)
+    assert scaled.quality.rss == pytest.approx(plain.quality.rss * y_unit * y_unit, rel=1e-6)
 
 
 def test_a_large_offset_does_not_matter():
     X, y = problem()
     fit = fit_spline(X + 1e9, y + 1e9)
-    assert fit.rsq == pytest.approx(fit_spline(X, y).rsq, rel=1e-5)
+    assert fit.quality.rsq == pytest.approx(fit_spline(X, y).quality.rsq, rel=1e-5)
 
 
 def test_responses_share_a_basis_and_scores_add():
     X, y = problem(outputs=3)
     fit = fit_spline(X, y)
     assert fit.spline.coef.shape == (len(fit.spline.terms), 3)
-    assert fit.rss == pytest.approx(np.sum((y - fit.spline(X)) ** 2), rel=1e-9)
+    assert fit.quality.rss == pytest.approx(np.sum((y - fit.spline(X)) ** 2), rel=1e-9)
     # A response in large units decides the search.
     heavy = fit_spline(X, y * [1.0, 1.0, 1e6])
     alone = fit_spline(X, y[:, 2:] * 1e6)
-    assert heavy.forward_terms == alone.forward_terms
+    assert heavy.selection.forward_terms == alone.selection.forward_terms
 
 
 def test_many_rows_of_ties_and_threads():
@@ -86,14 +86,14 @@ def test_steps_are_reported_as_they_happen():
     X, y = problem()
     seen = []
     fit = fit_spline(X, y, report=seen.append)
-    assert [s.terms for s in seen] == [s.terms for s in fit.steps[1:]]
+    assert [s.terms for s in seen] == [s.terms for s in fit.selection.steps[1:]]
 
 
 def test_max_terms_is_kept_exactly():
     X, y = problem()
     for most in range(2, 12):
         fit = fit_spline(X, y, options=FitOptions(max_terms=most, threshold=0.0))
-        assert len(fit.forward_terms) + 1 == most
+        assert len(fit.selection.forward_terms) + 1 == most
 
 
 def test_costs_equal_refits_without():
@@ -106,7 +106,7 @@ def test_costs_equal_refits_without():
         return np.sum((y - kept @ np.linalg.lstsq(kept, y, rcond=None)[0]) ** 2)
 
     for m, cost in enumerate(fit.term_costs):
-        assert cost == pytest.approx(rss_without([m + 1]) - fit.rss, rel=1e-6)
+        assert cost == pytest.approx(rss_without([m + 1]) - fit.quality.rss, rel=1e-6)
     for f, cost in enumerate(fit.feature_costs):
         columns = [m + 1 for m, t in enumerate(fit.spline.terms) if t.feature == f]
-        assert cost == pytest.approx(rss_without(columns) - fit.rss if columns else 0.0, rel=1e-6)
+        assert cost == pytest.approx(rss_without(columns) - fit.quality.rss if columns else 0.0, rel=1e-6)

@@ -45,10 +45,10 @@ def test_every_step_is_the_best_of_all(problem, max_terms):
     X_all, y_all = np.repeat(X, weights, axis=0), np.repeat(y, weights, axis=0)
     w = None if (weights == 1).all() else weights.astype(float)
     fit = fit_spline(X, y, weights=w, options=FitOptions(max_terms=max_terms))
-    search = Search(X_all, y_all, fit.spans.minspan, fit.spans.endspan)
+    search = Search(X_all, y_all, fit.selection.spans.minspan, fit.selection.spans.endspan)
     null = search.rss
     tolerance = 1e-8 * null
-    for step, (f, knot) in enumerate(steps_of(fit.forward_terms)):
+    for step, (f, knot) in enumerate(steps_of(fit.selection.forward_terms)):
         early = len(search.columns) < OWN.settled
         collinear = OWN.collinear_early if early else OWN.collinear
         # Candidates at the very edge of the collinearity rule may fall on either side of it.
@@ -59,9 +59,9 @@ def test_every_step_is_the_best_of_all(problem, max_terms):
         assert (f, knot) in loose, f"step {step} took an inadmissible candidate"
         assert loose[f, knot] >= max(strict.values()) - tolerance, f"step {step} is not the best"
         search.add(f, knot)
-        assert abs(search.rss - fit.steps[step + 1].rss) <= tolerance
-        assert len(search.columns) == fit.steps[step + 1].terms
-    if fit.stopped.startswith("the next term"):
+        assert abs(search.rss - fit.selection.steps[step + 1].rss) <= tolerance
+        assert len(search.columns) == fit.selection.steps[step + 1].terms
+    if fit.selection.stopped.startswith("the next term"):
         collinear = OWN.collinear_early if len(search.columns) < OWN.settled else OWN.collinear
         assert max(search.scores(collinear * 1.001).values()) < 1.0001e-3 * null
 
@@ -70,13 +70,13 @@ def test_every_step_is_the_best_of_all(problem, max_terms):
 def test_pruning_equals_explicit_elimination(problem, penalty):
     X, y, _ = problem
     fit = fit_spline(X, y, options=FitOptions(max_terms=15, penalty=penalty))
-    basis = np.column_stack([np.ones(len(X)), *(term(X) for term in fit.forward_terms)])
+    basis = np.column_stack([np.ones(len(X)), *(term(X) for term in fit.selection.forward_terms)])
     scale = rss(np.ones((len(X), 1)), y)
     expected = backward(basis, y, prefixes=True)
-    np.testing.assert_allclose(fit.pruning.rss * fit.unit, expected, atol=1e-7 * scale)
+    np.testing.assert_allclose(fit.standardised.pruning.rss * fit.standardised.rss_unit, expected, atol=1e-7 * scale)
     scores = [gcv(r, len(X), k + 1, penalty) for k, r in enumerate(expected)]
-    assert fit.gcv <= min(scores) * (1 + 1e-6) + 1e-7 * scale / len(X)
+    assert fit.quality.gcv <= min(scores) * (1 + 1e-6) + 1e-7 * scale / len(X)
     # The coefficients are those of least squares on the chosen terms.
-    chosen = basis[:, [0, *(fit.selected + 1)]]
-    assert abs(fit.rss - rss(chosen, y)) <= 1e-9 * scale
-    np.testing.assert_allclose(np.sum((y - fit.spline(X).reshape(y.shape)) ** 2), fit.rss, atol=1e-9 * scale)
+    chosen = basis[:, [0, *(fit.selection.selected + 1)]]
+    assert abs(fit.quality.rss - rss(chosen, y)) <= 1e-9 * scale
+    np.testing.assert_allclose(np.sum((y - fit.spline(X).reshape(y.shape)) ** 2), fit.quality.rss, atol=1e-9 * scale)

@@ -42,14 +42,14 @@ def test_every_step_is_the_best_of_all(problem, degree, product, max_terms):
         max_terms=max_terms, max_degree=degree, interaction="product" if product else "min", max_parents=1000
     )
     fit = fit_spline(X, y, weights=w, options=options)
-    spans = fit.spans
+    spans = fit.selection.spans
     search = ChildSearch(
         X_all, y_all, spans.minspan, spans.endspan, degree=degree, product=product, least_mass=spans.endspan
     )
     null, done = search.rss, 0
     tolerance = 1e-8 * null
-    for step in fit.steps[1:]:
-        terms = fit.forward_terms[done : step.terms - 1]
+    for step in fit.selection.steps[1:]:
+        terms = fit.selection.forward_terms[done : step.terms - 1]
         done += len(terms)
         room = max_terms - len(search.columns)
         early = OWN.collinear_early if len(search.columns) < OWN.settled else OWN.collinear
@@ -75,8 +75,8 @@ def test_every_step_is_the_best_of_all(problem, degree, product, max_terms):
             elif len(hinges_of(term)) in range(1, degree):
                 search.parents.append(as_hinges(term))
     basis = np.column_stack([np.ones(len(X_all)), fit.spline.basis(X_all)])
-    assert abs(rss(basis, y_all) - fit.rss) <= tolerance
-    np.testing.assert_allclose(np.sum((fit.spline(X_all) - y_all[:, 0]) ** 2), fit.rss, atol=tolerance)
+    assert abs(rss(basis, y_all) - fit.quality.rss) <= tolerance
+    np.testing.assert_allclose(np.sum((fit.spline(X_all) - y_all[:, 0]) ** 2), fit.quality.rss, atol=tolerance)
 
 
 def interacting(n=600, seed=0, d=5):
@@ -89,8 +89,8 @@ def test_finds_an_interaction_that_no_additive_model_has():
     X, y = interacting()
     additive = fit_spline(X, y)
     fit = fit_spline(X, y, options=FitOptions(max_degree=2))
-    assert additive.rsq < 0.9
-    assert fit.rsq > 0.99
+    assert additive.quality.rsq < 0.9
+    assert fit.quality.rsq > 0.99
     assert any(isinstance(t, Min) and set(t.features) == {0, 3} for t in fit.spline.terms)
     for term in fit.spline.terms:
         if isinstance(term, Min):
@@ -113,24 +113,24 @@ def test_features_of_two_values_interact_with_all_others():
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.integers(0, 2, (500, 2)), rng.normal(size=500)]).astype(float)
     y = (3 * (X[:, 0] * X[:, 1]) + X[:, 0] * np.maximum(X[:, 2], 0))[:, None]
-    assert fit_spline(X, y).rsq < 0.9
+    assert fit_spline(X, y).quality.rsq < 0.9
     for interaction in ("min", "product"):
         fit = fit_spline(X, y, options=FitOptions(max_degree=2, interaction=interaction))
-        assert fit.rsq > 0.99
+        assert fit.quality.rsq > 0.99
         assert {t.features for t in fit.spline.terms} >= {(0, 1), (0, 2)}
 
 
 def test_only_chosen_features_interact():
     X, y = interacting()
     fit = fit_spline(X, y, options=FitOptions(max_degree=2, interacting=(0, 1)))
-    pairs = {t.features for t in fit.forward_terms if isinstance(t, Min)}
+    pairs = {t.features for t in fit.selection.forward_terms if isinstance(t, Min)}
     assert pairs <= {(0, 1)}
 
 
 def test_few_parents_are_enough_where_one_matters():
     X, y = interacting()
     fit = fit_spline(X, y, options=FitOptions(max_degree=2, max_parents=2))
-    assert fit.rsq > 0.98
+    assert fit.quality.rsq > 0.98
 
 
 def test_a_weight_counts_like_a_repetition():
@@ -150,9 +150,9 @@ def test_degree_three_is_found_and_no_feature_is_twice_in_a_term():
     )
     two = fit_spline(X, y[:, None], options=FitOptions(max_degree=2))
     three = fit_spline(X, y[:, None], options=FitOptions(max_degree=3))
-    assert three.rss < 0.5 * two.rss
+    assert three.quality.rss < 0.5 * two.quality.rss
     assert max(len(t.features) for t in three.spline.terms) == 3
-    assert all(len(set(t.features)) == len(t.features) for t in three.forward_terms)
+    assert all(len(set(t.features)) == len(t.features) for t in three.selection.forward_terms)
 
 
 def test_pruning_may_keep_a_child_without_its_parent():
@@ -176,9 +176,9 @@ def test_the_degree_can_be_left_to_the_data():
     X, y = interacting()
     y = y + np.random.default_rng(2).normal(size=y.shape) * 0.1
     chosen = fit_spline(X, y, options=FitOptions(max_degree="auto"))
-    assert len(chosen.degrees) >= 2
-    assert chosen.gcv in chosen.degrees
-    assert chosen.gcv < 1.02 * min(chosen.degrees)
+    assert len(chosen.selection.gcv_by_degree) >= 2
+    assert chosen.quality.gcv in chosen.selection.gcv_by_degree
+    assert chosen.quality.gcv < 1.02 * min(chosen.selection.gcv_by_degree)
     assert any(isinstance(t, Min) for t in chosen.spline.terms)
     additive = np.abs(X[:, :1] - 0.5) + X[:, 1:2] + np.random.default_rng(3).normal(size=y.shape) * 0.1
     plain = fit_spline(X, additive, options=FitOptions(max_degree="auto"))

@@ -1,19 +1,22 @@
-"""Standardised coordinates, and the way back: a network is trained in one and used in the other."""
+"""Standardised coordinates of a table, and the way back.
+
+A function f of the data looks in coordinates c like g with g(c.features(x)) = c.responses(f(x)). Splines, lattices,
+sums of maxima and chains of layers each have a method ``in_coordinates(c)`` that returns their g; the way back is the
+same method with ``c.inverse``.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-import torch
 
 from knotwork.arrays import Floats
-from knotwork.network.chain import Chain, Layer
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Means and standard deviations of features (d,) and responses (p,)."""
+    """Means and stds of features, (d,) each, and of responses: means (p,), one scale for all."""
 
     x_centre: Floats
     x_scale: Floats
@@ -23,39 +26,47 @@ class Coordinates:
     @classmethod
     def of(cls, X: Floats, y: Floats, weight: Floats | None = None) -> Coordinates:
         """Measure rows X (N, d), y (N, p); responses share one scale, so that their errors add as they are."""
-        x_centre, x_scale = _moments(X, weight)
-        y_centre, y_scale = _moments(y, weight)
+        x_centre, x_scale = mean_and_std(X, weight)
+        y_centre, y_scale = mean_and_std(y, weight)
         return cls(x_centre, x_scale, y_centre, float(np.sqrt(np.mean(np.square(y_scale)))))
 
+    @classmethod
+    def of_features(cls, centre: Floats, scale: Floats, outputs: int) -> Coordinates:
+        """Coordinates that leave the responses as they are."""
+        return cls(centre, scale, np.zeros(outputs), 1.0)
+
+    @classmethod
+    def identity(cls, features: int, outputs: int) -> Coordinates:
+        """Coordinates that change nothing."""
+        return cls.of_features(np.zeros(features), np.ones(features), outputs)
+
+    @property
+    def inverse(self) -> Coordinates:
+        """The way back: ``c.inverse.features(c.features(X))`` is X, up to rounding.
+
+        >>> c = Coordinates.of(np.array([[1.0], [3.0]]), np.array([[0.0], [4.0]]))
+        >>> c.inverse.features(c.features(np.array([[7.0]]))), c.inverse.responses(np.array([[1.0]]))
+        (array([[7.]]), array([[4.]]))
+        """
+        return Coordinates(
+            -self.x_centre / self.x_scale, 1 / self.x_scale, -self.y_centre / self.y_scale, 1 / self.y_scale
+        )
+
     def features(self, X: Floats) -> Floats:
-        """Standardise rows."""
+        """Standardise rows: (N, d) → (N, d)."""
         return (X - self.x_centre) / self.x_scale
 
     def responses(self, y: Floats) -> Floats:
-        """Standardise responses."""
+        """Standardise responses: (N, p) → (N, p)."""
         return (y - self.y_centre) / self.y_scale
 
 
-def _moments(values: Floats, weight: Floats | None) -> tuple[Floats, Floats]:
+def mean_and_std(values: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return mean and standard deviation of each column, 1 for the std of a constant: (N, d) → (d,), (d,)."""
     # Scaled by the largest value first: squares of 1e200 do not exist.
     largest = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
     scaled = values / largest
     mean = np.average(scaled, axis=0, weights=weight)
-    deviation = np.sqrt(np.average(np.square(scaled - mean), axis=0, weights=weight))
+    std = np.sqrt(np.average(np.square(scaled - mean), axis=0, weights=weight))
     # What varies less than rounding is constant.
-    deviation = np.where(deviation > 1e-13 * np.abs(mean), deviation, 1 / largest)
-    return mean * largest, deviation * largest
-
-
-def fold(chain: Chain, coordinates: Coordinates) -> Chain:
-    """Let a chain that computes in standardised coordinates compute in those of the data."""
-    scale, centre = torch.from_numpy(coordinates.x_scale), torch.from_numpy(coordinates.x_centre)
-    first, *rest = chain.hidden
-    weight = first.weight / scale
-    first = Layer(weight, first.bias - weight @ centre)
-    output = Layer(
-        chain.output.weight * coordinates.y_scale,
-        chain.output.bias * coordinates.y_scale + torch.from_numpy(coordinates.y_centre),
-    )
-    conversion = replace(chain.conversion, bound=chain.conversion.bound * coordinates.y_scale)
-    return replace(chain, hidden=(first, *rest), output=output, conversion=conversion)
+    return mean * largest, np.where(std > 1e-13 * np.abs(mean), std * largest, 1.0)

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from knotwork.arrays import Floats
-from knotwork.estimators.piecewise import PiecewiseRegressor, part_of, to_raw
+from knotwork.estimators.piecewise import PiecewiseRegressor, part_of
 from knotwork.pwl.hinging import fit_hinges
 from knotwork.pwl.maxaffine import FitRules, Rows
 from knotwork.pwl.maxsum import MaxSum
@@ -85,23 +84,5 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
         errors = [float(np.average(np.square(judge.y - f(judge.Z[:, 1:])), weights=judge.weight)) for f in fits]
         return fit_hinges(rows, best_of(errors), rules)[-1], list(range(len(fits))), errors
 
-    def _in_units(self, function: MaxSum, middle: float, spread: float) -> MaxSum:
-        affine = function.affine * spread
-        affine[:, 0] += middle
-        return MaxSum(function.theta, function.groups, function.coef * spread, affine)
-
-    def _together(self, functions: list[MaxSum], centre: Floats, scale: Floats) -> MaxSum:
-        # One zero piece serves all hinges.
-        theta = [np.zeros((1, len(centre) + 1))]
-        groups: list[tuple[int, ...]] = []
-        count = 1
-        outputs = len(functions)
-        coefs = []
-        for k, function in enumerate(functions):
-            hinges = len(function.theta) - 1
-            theta.append(to_raw(function.theta[1:], centre, scale))
-            groups += [(0, count + j) for j in range(hinges)] or [(0,)]
-            coefs.append(np.outer(function.coef[:, 0], np.eye(outputs)[k]))
-            count += hinges
-        affine = np.concatenate([to_raw(f.affine, centre, scale) for f in functions])
-        return MaxSum(np.concatenate(theta), tuple(groups), np.concatenate(coefs), affine)
+    def _function(self, fitted: MaxSum) -> MaxSum:
+        return fitted

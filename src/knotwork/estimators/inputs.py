@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -17,18 +15,6 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 from knotwork.arrays import Floats
 from knotwork.data.table import TableEncoder, as_frame, learn_encoder, require_finite
 from knotwork.errors import DataError, WeightWarning
-
-
-@contextmanager
-def unchanged_on_failure(estimator: BaseEstimator) -> Iterator[None]:
-    """Let a fit that fails leave the estimator exactly as it was."""
-    before = dict(vars(estimator))
-    try:
-        yield
-    except BaseException:
-        vars(estimator).clear()
-        vars(estimator).update(before)
-        raise
 
 
 def _is_plain(array: Any, *dimensions: int) -> bool:

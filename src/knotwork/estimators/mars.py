@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from knotwork.arrays import Floats
+from knotwork.data.coordinates import mean_and_std
 from knotwork.estimators.inputs import (
     read_response,
     read_table,
     read_training_table,
     read_weights,
-    unchanged_on_failure,
 )
 from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise
@@ -27,28 +27,28 @@ from knotwork.spline.fit import MAX_PARENTS, fit_spline
 class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     """Multivariate adaptive regression splines, one histogram pass per basis function.
 
-    f(x) = intercept + Σ β_m·h_m(x) with hinges h(u) = max(0, u) of single features, or the least of hinges of several:
+    f(x) = intercept + Σ β_m·h_m(x) with hinges h(u) = max(0, u) of single features, or the minimum of several hinges:
     knots are chosen greedily among the data values, then terms are pruned by generalised cross-validation (GCV).
 
     Parameters
     ----------
     max_terms : int, default None
-        Most terms of the forward pass, the intercept included; None is min(200, max(20, 2·features)) + 1, with
-        interactions min(200, max(40, 2·features)) + 1.
+        Maximum number of terms of the forward pass, the intercept included; None is min(200, max(20, 2·features)) + 1,
+        with interactions min(200, max(40, 2·features)) + 1.
     max_degree : int or "auto", default 1
-        Most features in a term. "auto" raises it up to 3 as long as GCV falls by more than 1 %.
+        Maximum number of features in a term. "auto" raises it up to 3 as long as GCV falls by more than 1 %.
     penalty : float, default None
         Charge per knot in GCV; None is 2, with interactions 3. A penalty of 0 charges for terms only, −1 for nothing.
     threshold : float, default 1e-3
         The forward pass stops when a step would raise R² by less than this.
     minspan, endspan : int, default None
-        Least number of observations between two knots, and between a knot and the ends of the data; None is
+        Minimum number of observations between two knots, and between a knot and the ends of the data; None is
         Friedman's rule.
     max_knots : int, "auto" or None, default "auto"
-        Most candidate knots per feature, spread evenly over the ranks of those the spans allow. "auto" is 255,
-        which at small N is all of them; None is all of them always.
+        Maximum number of candidate knots per feature, spread evenly over the ranks of those the spans allow. "auto" is
+        255, which at small N is all of them; None is all of them always.
     interaction : "min" or "product", default "min"
-        How terms of higher degree combine hinges: by the least of them, which stays piecewise linear and becomes a
+        How terms of higher degree combine hinges: by their minimum, which stays piecewise linear and becomes a
         network exactly, or by their product as in classical MARS.
     compat : "earth" or None, default None
         "earth" follows the rules of R's earth 5.3.2 (with fast.k=0) term for term.
@@ -63,7 +63,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     max_parents : int, default 20
         Terms whose interactions are searched at a time; those that would have helped least leave the list.
     scale_responses : bool, default False
-        With several responses: let each count by its own deviation in the search, whatever its unit. False adds up
+        With several responses: let each count by its own std in the search, whatever its unit. False adds up
         their squared errors as they are, so that a response in small units hardly counts. The coefficients are those of
         the responses as given either way; ``gcv_`` and ``rss_`` are sums over the scaled ones if True.
 
@@ -74,7 +74,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     feature_importances_ : (n_features_in_,) rise in RSS without the feature, scaled to sum 1
     knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that carry their values
     encoder_ : TableEncoder, from the table to the columns of ``spline_``
-    fit_ : SplineFit, the whole record
+    fit_ : SplineFit, the whole record: ``spline``, ``knots``, ``quality``, ``features`` (mean and std) and
+        ``selection`` (the forward pass and what pruning kept) in the units of the data, ``standardised`` in those of
+        the search
 
     Notes
     -----
@@ -121,13 +123,6 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         )  # fmt: skip
         self.scale_responses = scale_responses
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the spline: X (N, d) table or array, y (N,) or (N, p), weights (N,) not negative."""
-        with unchanged_on_failure(self):
-            self._fit(X, y, sample_weight)
-        return self
-
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         matrix, encoder = read_training_table(self, X)
         response = read_response(y, len(matrix))
@@ -137,7 +132,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
             matrix, response, weights = matrix[kept], response[kept], weights[kept]
         targets = response.reshape(len(response), -1)
         scaled = self.scale_responses and targets.shape[1] > 1
-        scale = _deviations(targets, weights) if scaled else np.ones(targets.shape[1])
+        scale = mean_and_std(targets, weights)[1] if scaled else np.ones(targets.shape[1])
         with forward_progress(bool(self.verbose)) as report:
             fitted = fit_spline(
                 matrix,
@@ -163,14 +158,3 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
 
     def _summarise(self) -> str:
         return summarise(self.fit_)
-
-
-def _deviations(y: Floats, weights: Floats | None) -> Floats:
-    """Return the standard deviations of responses, 1 for a constant one: (N, p) → (p,)."""
-    # Halved range first: squares of 1e200 do not exist.
-    width = y.max(axis=0) / 2 - y.min(axis=0) / 2
-    width = np.where(width > 0, width, 1.0)
-    inner = y / width
-    mean = np.average(inner, axis=0, weights=weights)
-    deviation: Floats = np.sqrt(np.average(np.square(inner - mean), axis=0, weights=weights)) * width
-    return np.where(deviation > 0, deviation, 1.0)

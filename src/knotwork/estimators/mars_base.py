@@ -9,20 +9,22 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.base import TransformerMixin
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from knotwork.arrays import Floats
 from knotwork.data.table import TableEncoder
+from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_table
-from knotwork.spline.fit import MAX_PARENTS, FitOptions, Knot, SplineFit
+from knotwork.spline.fit import MAX_PARENTS, FitOptions
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Spline
+from knotwork.spline.result import Knot, SplineFit
 from knotwork.spline.workers import thread_count
 
 
-class MarsBase(TransformerMixin, BaseEstimator):
+class MarsBase(TransformerMixin, Estimator):
     """A fitted spline behind a scikit-learn face; subclasses set ``fit_`` and ``encoder_``."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -131,22 +133,22 @@ class MarsBase(TransformerMixin, BaseEstimator):
     @property
     def gcv_(self) -> float:
         """Generalised cross-validation error."""
-        return self._search.gcv
+        return self._search.quality.gcv
 
     @property
     def grsq_(self) -> float:
         """1 − GCV/GCV of the intercept alone."""
-        return self._search.grsq
+        return self._search.quality.grsq
 
     @property
     def rss_(self) -> float:
         """Residual sum of squares."""
-        return self._search.rss
+        return self._search.quality.rss
 
     @property
     def rsq_(self) -> float:
         """1 − RSS/RSS of the intercept alone."""
-        return self._search.rsq
+        return self._search.quality.rsq
 
     @property
     def feature_importances_(self) -> Floats:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from knotwork.arrays import Floats
@@ -18,7 +18,6 @@ from knotwork.estimators.inputs import (
     read_table,
     read_training_table,
     read_weights,
-    unchanged_on_failure,
 )
 from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.mars_base import MarsBase, at_rows
@@ -38,7 +37,8 @@ class MarsClassifier(LogitMixin, ClassifierMixin, MarsBase):
     Parameters
     ----------
     max_terms : int, default None
-        Most terms of the forward pass, the intercept included; None is min(200, max(20, 2·features, √N)) + 1.
+        Maximum number of terms of the forward pass, the intercept included; None is
+        min(200, max(20, 2·features, √N)) + 1.
     max_degree, penalty, minspan, endspan, max_knots, interaction, compat, backend, n_jobs, verbose, interacting, \
 max_parents
         As in MarsRegressor; ``compat="earth"`` applies to the search.
@@ -47,7 +47,7 @@ max_parents
     class_weight : dict, "balanced" or None, default None
         Weight of each class, on top of ``sample_weight``; "balanced" lets all classes weigh the same.
     ridge : float, default 0.1
-        Penalty ridge/2·Σθ² on the slopes in units of the features' deviations. It counts like a fraction of one row, so
+        Penalty ridge/2·Σθ² on the slopes in units of the features' stds. It counts like a fraction of one row, so
         it matters only where the data say little: in small tables, and where classes can be told apart without error.
 
     Attributes
@@ -59,7 +59,7 @@ max_parents
     gcv_, grsq_, rss_, rsq_ : float, of the least-squares fit to the indicators that found the terms
     feature_importances_ : (n_features_in_,) rise in deviance without the column (Wald's statistic), scaled to sum 1
     knots_, encoder_ : as in MarsRegressor
-    fit_ : ClassFit, the whole record
+    fit_ : ClassFit, the whole record; its ``search`` is the SplineFit to the class indicators that found the terms
 
     Examples
     --------
@@ -105,13 +105,6 @@ max_parents
         )  # fmt: skip
         self.class_weight = class_weight
         self.ridge = ridge
-
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the logits: X (N, d) table or array, y (N,) labels of any kind, weights (N,) not negative."""
-        with unchanged_on_failure(self):
-            self._fit(X, y, sample_weight)
-        return self
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         matrix, encoder = read_training_table(self, X)

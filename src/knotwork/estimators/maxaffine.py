@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from knotwork.arrays import Floats
-from knotwork.estimators.piecewise import PiecewiseRegressor, part_of, to_raw
-from knotwork.pwl.lattice import LatticePWL, stack_lattices
+from knotwork.estimators.piecewise import PiecewiseRegressor, part_of
+from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxaffine import FitRules, Rows, fit_difference, fit_max_affine
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.selection import best_of, choose_size
@@ -110,18 +110,11 @@ class MaxAffineRegressor(PiecewiseRegressor):
         best = best_of(errors)
         return fit_max_affine(rows, sizes[best], rules, fits[best])[0], sizes, errors
 
-    def _in_units(self, function: Floats, middle: float, spread: float) -> Floats:
-        theta = function * (spread if self.shape == "convex" else -spread)
-        theta[:, 0] += middle
-        return theta
-
-    def _together(self, functions: list[Floats], centre: Floats, scale: Floats) -> LatticePWL:
-        lattices = []
-        for theta in functions:
-            everything = tuple(range(len(theta)))
-            sets = (everything,) if self.shape == "convex" else tuple((j,) for j in everything)
-            lattices.append(LatticePWL(to_raw(theta, centre, scale), sets))
-        return lattices[0] if len(lattices) == 1 else stack_lattices(lattices)
+    def _function(self, fitted: Floats) -> LatticePWL:
+        everything = tuple(range(len(fitted)))
+        if self.shape == "convex":
+            return LatticePWL(fitted, (everything,))
+        return LatticePWL(-fitted, tuple((j,) for j in everything))
 
 
 class DCMaxAffineRegressor(PiecewiseRegressor):
@@ -188,15 +181,7 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
         best = best_of(errors)
         return fit_difference(rows, sizes[best], rules, fits[best])[0], sizes, errors
 
-    def _in_units(self, function: tuple[Floats, Floats], middle: float, spread: float) -> tuple[Floats, Floats]:
-        up, down = function[0] * spread, function[1] * spread
-        up[:, 0] += middle
-        return up, down
-
-    def _together(self, functions: list[tuple[Floats, Floats]], centre: Floats, scale: Floats) -> MaxSum:
-        theta = np.concatenate([to_raw(part, centre, scale) for both in functions for part in both])
-        counts = [len(part) for both in functions for part in both]
-        starts = np.cumsum([0, *counts])
-        groups = tuple(tuple(range(a, b)) for a, b in zip(starts.tolist(), starts[1:].tolist(), strict=False))
-        coef: Floats = np.kron(np.eye(len(functions)), np.array([[1.0], [-1.0]])).astype(np.float64)
-        return MaxSum(theta, groups, coef, np.zeros((len(functions), theta.shape[1])))
+    def _function(self, fitted: tuple[Floats, Floats]) -> MaxSum:
+        up, down = fitted
+        groups = tuple(range(len(up))), tuple(range(len(up), len(up) + len(down)))
+        return MaxSum(np.concatenate(fitted), groups, np.array([[1.0], [-1.0]]), np.zeros((1, up.shape[1])))

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
 from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates, mean_and_std
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.data.split import held_out, row_numbers
-from knotwork.estimators.inputs import read_regression, read_table, unchanged_on_failure
+from knotwork.estimators.base import Estimator
+from knotwork.estimators.inputs import read_regression, read_table
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxaffine import FitRules, Rows
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.selection import PiecewiseFit
 
 
-class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     """Base of the regressors whose function is a lattice or a sum of maxima, ``pwl_``."""
 
     max_rounds: int
@@ -28,32 +31,26 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ridge: float
     validation_fraction: float
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit: X (N, d) table or array, y (N,) or (N, p), weights (N,) not negative."""
-        with unchanged_on_failure(self):
-            self._fit(X, y, sample_weight)
-        return self
-
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         matrix, response, weight, encoder = read_regression(self, X, y, sample_weight)
         targets = response.reshape(len(response), -1)
-        centre, scale = _moments(matrix, weight)
-        middle, spread = _moments(targets, weight)
+        centre, scale = mean_and_std(matrix, weight)
         Z = np.column_stack([np.ones(len(matrix)), (matrix - centre) / scale])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         orders = _orders(matrix, seed + 1, self.n_init)
         held = held_out(matrix, self.validation_fraction, seed)
         rules = FitRules(ridge=float(self.ridge), max_rounds=int(self.max_rounds))
-        functions, sizes, errors = [], [], []
-        for k in range(targets.shape[1]):
-            rows = Rows(Z, (targets[:, k] - middle[k]) / spread[k], weight, orders)
-            function, tried, error = self._fit_output(rows, held, rules)
-            functions.append(self._in_units(function, middle[k], spread[k]))
+        functions: list[Any] = []
+        sizes, errors = [], []
+        for target in targets.T[:, :, None]:  # each in coordinates of its own
+            y_centre, y_scale = mean_and_std(target, weight)
+            c = Coordinates(centre, scale, y_centre, float(y_scale[0]))
+            fitted, tried, error = self._fit_output(Rows(Z, c.responses(target)[:, 0], weight, orders), held, rules)
+            functions.append(self._function(fitted).in_coordinates(c.inverse))
             sizes.append(tuple(tried))
             errors.append(tuple(error))
-        self.pwl_ = self._together(functions, centre, scale)
-        self.fit_ = PiecewiseFit(centre, scale, tuple(sizes), tuple(errors))
+        self.pwl_ = functions[0] if len(functions) == 1 else functions[0].stack(functions)
+        self.fit_ = PiecewiseFit(FeatureMoments(centre, scale), tuple(sizes), tuple(errors))
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1
 
@@ -61,12 +58,8 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Fit one output in standardised coordinates: return the function and what was tried."""
         raise NotImplementedError
 
-    def _in_units(self, function: Any, middle: float, spread: float) -> Any:
-        """Return spread·function + middle."""
-        raise NotImplementedError
-
-    def _together(self, functions: list[Any], centre: Floats, scale: Floats) -> LatticePWL | MaxSum:
-        """Return the functions side by side, of the features as they came."""
+    def _function(self, fitted: Any) -> LatticePWL | MaxSum:
+        """Return what was fitted as a function of the standardised features."""
         raise NotImplementedError
 
     def predict(self, X: Any) -> Floats:
@@ -86,20 +79,3 @@ def part_of(rows: Rows, chosen: NDArray[np.bool_]) -> Rows:
     place = np.cumsum(chosen) - 1
     orders = [place[order[chosen[order]]] for order in rows.orders]
     return replace(rows, Z=rows.Z[chosen], y=rows.y[chosen], weight=rows.weight[chosen], orders=orders)
-
-
-def _moments(values: Floats, weight: Floats) -> tuple[Floats, Floats]:
-    # Scaled by the largest value first: squares of 1e200 do not exist.
-    largest = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
-    scaled = values / largest
-    mean = np.average(scaled, axis=0, weights=weight)
-    deviation = np.sqrt(np.average(np.square(scaled - mean), axis=0, weights=weight))
-    # What varies less than rounding is constant.
-    deviation = np.where(deviation > 1e-13 * np.abs(mean), deviation, 1.0)
-    return mean * largest, deviation * largest
-
-
-def to_raw(theta: Floats, centre: Floats, scale: Floats) -> Floats:
-    """Turn affine functions of (x − centre)/scale into functions of x: (n, d + 1) → (n, d + 1)."""
-    weight = theta[:, 1:] / scale
-    return np.column_stack([theta[:, 0] - weight @ centre, weight])

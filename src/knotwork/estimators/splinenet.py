@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from knotwork.arrays import Floats
-from knotwork.estimators.inputs import read_regression, unchanged_on_failure
-from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
-from knotwork.network.start.choose import RIDGES, fit_spline_to_width, ridge_refits
+from knotwork.data.sample import Sample
+from knotwork.estimators.inputs import read_regression
+from knotwork.estimators.splinenet_base import Problem, SplineNetBase
 from knotwork.network.train.losses import SquaredError
-from knotwork.spline.fit import FitOptions
-from knotwork.spline.model import Spline
-from knotwork.spline.pair_test import interacting_features
 
 
 class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
@@ -83,35 +79,10 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     True
     """
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the spline, convert it, train the network: X (N, d) table or array, y (N,) or (N, p)."""
-        with unchanged_on_failure(self):
-            self._fit(X, y, sample_weight)
-        return self
-
-    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Problem:
         matrix, response, weight, encoder = read_regression(self, X, y, sample_weight)
-        targets = response.reshape(len(response), -1)
-        self._fit_network(
-            (matrix, targets, weight), sample_weight is not None, encoder, SquaredError(), targets.shape[1]
-        )
-        self._flat_output = response.ndim == 1
-
-    def _fit_splines(self, task: StartTask, options: FitOptions) -> list[Spline]:
-        X, y, weight = task.rows
-        weights = weight if task.weighted else None
-        spline = fit_spline_to_width(X, y, weights, task.names, options, task.rule, task.widths)
-        ridges = RIDGES if isinstance(self.ridge, str) else (float(self.ridge),)
-        return ridge_refits(spline, X, y, weight, ridges, task.coordinates)
-
-    def _interacting(self, spline: Spline, rows: Rows) -> list[tuple[int, ...]]:
-        X, y, weight = rows
-        residuals = y - spline(X).reshape(y.shape)
-        variances = np.broadcast_to(weight @ np.square(residuals) / weight.sum(), residuals.shape)
-        found = [interacting_features(X, *columns, weight) for columns in zip(residuals.T, variances.T, strict=True)]
-        features = tuple(sorted({f for features in found for f in features}))
-        return [features] if features else []
+        rows = Sample(matrix, response.reshape(len(response), -1), weight)
+        return Problem(rows, sample_weight is not None, encoder, SquaredError(), {"_flat_output": response.ndim == 1})
 
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""

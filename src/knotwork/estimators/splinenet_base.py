@@ -1,86 +1,63 @@
-"""What SplineNetRegressor and SplineNetClassifier share: spline → network → training."""
+"""What SplineNetRegressor and SplineNetClassifier share: read → choose a start → build → train → set attributes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from numpy.typing import ArrayLike
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from knotwork.arrays import Floats
-from knotwork.data.coordinates import Coordinates, fold
+from knotwork.data.coordinates import Coordinates
+from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
 from knotwork.data.table import TableEncoder
+from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_table
-from knotwork.network.activations import NAMES, Activation, activation_rule
-from knotwork.network.chain import build, evaluate, read_chain
+from knotwork.network.activations import NAMES, activation_rule
+from knotwork.network.chain import Chain, build, evaluate, read_chain
 from knotwork.network.reshape import FILLS
-from knotwork.network.start.choose import THRESHOLD, kaiming, spline_start
+from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start
+from knotwork.network.start.initial import kaiming, spline_start
 from knotwork.network.train.loop import Part, TrainOptions, fit_network
-from knotwork.network.train.losses import LogLoss, Loss
+from knotwork.network.train.losses import Loss
 from knotwork.progress import epoch_progress
-from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Spline
-from knotwork.spline.workers import thread_count
-
-
-def _spline_cost(spline: Spline, task: StartTask) -> float:
-    """Return what a spline costs on the rows held back, in the coordinates of training."""
-    X, y, weight = task.held_back
-    outputs = torch.from_numpy(task.coordinates.responses(spline(X).reshape(len(X), -1)))
-    costs = task.loss.rows(outputs, torch.from_numpy(task.loss.targets(y, task.coordinates))).numpy()
-    return float(weight @ costs / weight.sum())
-
-
-def _first_best(splines: Iterable[Spline], task: StartTask) -> tuple[Spline, float]:
-    """Take splines while the rows held back gain by it; return the last that they gain by, and its cost."""
-    best: tuple[Spline, float] | None = None
-    for spline in splines:
-        cost = _spline_cost(spline, task)
-        if best is not None and not cost < best[1]:
-            break
-        best = spline, cost
-    assert best is not None
-    return best
-
-
-# Fewer rows make up interactions that are not there: on five tables of 200 to 400 rows a spline that may have them was
-# worse on other rows in three splits of five.
-LEAST_ROWS = 400
-# Rows (N, d), targets (N, …) and weights (N,).
-Rows = tuple[Floats, NDArray[Any], Floats]
 
 
 @dataclass(frozen=True)
-class StartTask:
-    """What a spline to start from is fitted to, and fitted for.
+class Problem:
+    """What a network is to learn.
 
-    rows, held_back : to fit to, and to choose by
-    weighted : whether the weights are anything but ones
-    names : of the features
-    widths, rule, coordinates, loss : the network's hidden layers, activation, coordinates of training and loss
+    rows : of positive weight; weighted : whether the weights are anything but ones
+    encoder : from the table to the rows
+    attributes : fitted ones that follow from y alone
     """
 
-    rows: Rows
-    held_back: Rows
+    rows: Sample
     weighted: bool
-    names: tuple[str, ...]
-    widths: tuple[int, ...]
-    rule: Activation
-    coordinates: Coordinates
+    encoder: TableEncoder
     loss: Loss
+    attributes: dict[str, Any]
 
 
-class SplineNetBase(BaseEstimator):
-    """A network that starts as a spline; subclasses fit the spline and name the loss."""
+@dataclass(frozen=True)
+class Split:
+    """Rows to train on, to validate on, and to fit the spline to."""
+
+    training: Sample
+    validation: Sample
+    for_spline: Sample
+
+
+class SplineNetBase(Estimator):
+    """A network that starts as a spline; subclasses read what it is to learn and name the loss."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden": [tuple, list],
@@ -164,85 +141,22 @@ class SplineNetBase(BaseEstimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
 
-    def _fit_splines(self, task: StartTask, options: FitOptions) -> Iterable[Spline]:
-        """Fit splines that a network may start as, to be taken until one is worse than the one before.
-
-        Their terms must fit into the layers.
-        """
+    def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Problem:
+        """Read what the network is to learn."""
         raise NotImplementedError
 
-    def _interacting(self, spline: Spline, rows: Rows) -> list[tuple[int, ...]]:
-        """Return sets of features to search for interactions in, by what a spline without them leaves of its rows."""
-        raise NotImplementedError
-
-    def _fit_start(self, task: StartTask) -> Spline:
-        """Fit the splines to choose from, and choose by the rows held back from them."""
-        first, *more = self._degrees(len(task.widths), task.rows[2].sum(), task.loss)
-        options = FitOptions(
-            max_terms=self.max_terms, max_degree=first, penalty=self.penalty, threshold=self.threshold,
-            threads=thread_count(self.n_jobs),
-        )  # fmt: skip
-        simple, cost = _first_best(self._fit_splines(task, options), task)
-        candidates = [(simple, cost)]
-        for degree in more:
-            for features in self._interacting(simple, task.rows):
-                options = replace(options, max_degree=degree, interacting=features)
-                candidates.append(_first_best(self._fit_splines(task, options), task))
-        return min(candidates, key=lambda candidate: candidate[1])[0]
-
-    def _degrees(self, layers: int, rows: float, loss: Loss) -> tuple[int, ...]:
-        """Return the degrees to choose from; each takes a hidden layer."""
-        # With many classes a search for interactions takes as long as a dozen epochs, and rarely finds any that last.
-        many = isinstance(loss, LogLoss) and loss.outputs > 1
-        automatic = (1, 2) if rows >= LEAST_ROWS and not many else (1,)
-        degrees = automatic if isinstance(self.max_degree, str) else (int(self.max_degree),)
-        return tuple(degree for degree in degrees if degree <= layers) or (layers,)
-
-    def _fit_network(
-        self,
-        rows: Rows,
-        weighted: bool,
-        encoder: TableEncoder,
-        loss: Loss,
-        outputs: int,
-    ) -> None:
-        """Split the rows, fit the spline, convert it, train: sets the fitted attributes."""
-        matrix, targets, weight = rows
-        widths = tuple(int(w) for w in self.hidden)
-        if not widths or min(widths) < 1:
-            raise ValueError(f"hidden must name at least one layer, each of at least one unit, got {self.hidden!r}")
+    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        problem = self._read(X, y, sample_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        rule = activation_rule(self.activation)
-
-        held = held_out(matrix, self.validation_fraction, seed)
-        training, validation = ~held, held if held.any() else ~held
-        for_spline = training
-        if self.spline_fraction is not None and self.start == "spline":
-            share = np.zeros(len(matrix), dtype=bool)
-            share[training] = held_out(matrix[training], self.spline_fraction, seed + 1)
-            for_spline, training = share, training & ~share
-        coordinates = loss.coordinates(matrix[training], targets[training], weight[training])
-
-        spline = None
-        if self.start == "spline":
-            fitted, held_back = ((matrix[r], targets[r], weight[r]) for r in (for_spline, validation))
-            task = StartTask(fitted, held_back, weighted, encoder.feature_names, widths, rule, coordinates, loss)
-            spline = self._fit_start(task)
-            rng = np.random.default_rng(seed)
-            chain = spline_start(spline, coordinates, matrix[training], widths, rule, self.fill, rng)
-            net = build(chain, torch.float64)
-        else:
-            net = kaiming(matrix.shape[1], widths, outputs, rule, seed)
+        split = self._split(problem.rows, seed)
+        loss = problem.loss
+        coordinates = loss.coordinates(split.training.X, split.training.y, split.training.weight)
+        spline, start = self._start(problem, split, coordinates, seed)
 
         device = torch.device(self.device or "cpu")
-        start = build(fold(read_chain(net), coordinates), torch.float32)
         # Small networks on a CPU lose little by double precision, and the order of the rows then hardly matters.
-        net = net.to(device, torch.float64 if device.type == "cpu" else torch.float32)
-
-        def part(rows: NDArray[np.bool_]) -> Part:
-            dtype = next(net.parameters()).dtype
-            return Part.of((matrix[rows], targets[rows], weight[rows]), loss, coordinates, device, dtype)
-
+        dtype = torch.float64 if device.type == "cpu" else torch.float32
+        net = build(start, dtype, device)
         options = TrainOptions(
             epochs=self.epochs, batch_size=self.batch_size, learning_rate=self.learning_rate,
             weight_decay=self.weight_decay, warmup=self.warmup, l1=self.l1, dropout=self.dropout,
@@ -251,20 +165,51 @@ class SplineNetBase(BaseEstimator):
         with epoch_progress(bool(self.verbose), self.epochs) as report:
             history = fit_network(
                 net,
-                part(training),
-                part(validation),
+                Part.of(split.training, loss, coordinates, device, dtype),
+                Part.of(split.validation, loss, coordinates, device, dtype),
                 options,
                 seed=seed,
                 loss=loss,
                 unit=loss.unit(coordinates),
                 report=report,
             )
-        self.network_ = build(fold(read_chain(net), coordinates), torch.float32, device)
-        self.start_network_ = start
+        self.network_ = build(read_chain(net).in_coordinates(coordinates.inverse), torch.float32, device)
+        self.start_network_ = build(start.in_coordinates(coordinates.inverse), torch.float32)
         self.coordinates_ = coordinates
         self.spline_ = spline
         self.history_ = history
-        self.encoder_ = encoder
+        self.encoder_ = problem.encoder
+        self.__dict__.update(problem.attributes)
+
+    def _split(self, rows: Sample, seed: int) -> Split:
+        """Hold validation rows out, and rows for the spline if it is to have its own."""
+        held = held_out(rows.X, self.validation_fraction, seed)
+        training, validation = ~held, held if held.any() else ~held
+        for_spline = training
+        if self.spline_fraction is not None and self.start == "spline":
+            for_spline = np.zeros(len(rows), dtype=bool)
+            for_spline[training] = held_out(rows.X[training], self.spline_fraction, seed + 1)
+            training = training & ~for_spline
+        return Split(rows.take(training), rows.take(validation), rows.take(for_spline))
+
+    def _start(
+        self, problem: Problem, split: Split, coordinates: Coordinates, seed: int
+    ) -> tuple[Spline | None, Chain]:
+        """Return the spline that the network starts as (None for a random start) and the network, standardised."""
+        widths = tuple(int(w) for w in self.hidden)
+        if not widths or min(widths) < 1:
+            raise ValueError(f"hidden must name at least one layer, each of at least one unit, got {self.hidden!r}")
+        rule = activation_rule(self.activation)
+        X = split.training.X
+        if self.start == "random":
+            return None, read_chain(kaiming(X.shape[1], widths, len(coordinates.y_centre), rule, seed))
+        task = StartTask(
+            split.for_spline, split.validation, problem.weighted, problem.encoder.feature_names, widths, rule,
+            coordinates, problem.loss,
+        )  # fmt: skip
+        options = StartOptions(self.max_terms, self.max_degree, self.penalty, self.threshold, self.ridge, self.n_jobs)
+        spline = choose_start(task, options)
+        return spline, spline_start(spline, coordinates, X, widths, rule, self.fill, np.random.default_rng(seed))
 
     def _run(self, X: Any) -> Floats:
         """Run the network on a table: (N, d) → (N, outputs)."""

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from numbers import Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from scipy.special import expit
-from sklearn.base import ClassifierMixin, _fit_context
+from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from knotwork.arrays import Floats
-from knotwork.estimators.inputs import (
-    read_classes,
-    read_labels,
-    read_training_table,
-    read_weights,
-    unchanged_on_failure,
-)
+from knotwork.data.sample import Sample
+from knotwork.estimators.inputs import read_classes, read_labels, read_training_table, read_weights
 from knotwork.estimators.logits import LogitMixin
-from knotwork.estimators.splinenet_base import Rows, SplineNetBase, StartTask
-from knotwork.network.start.choose import CLASS_RIDGES, THRESHOLD, fit_classes_to_width
+from knotwork.estimators.splinenet_base import Problem, SplineNetBase
+from knotwork.network.start.choose import THRESHOLD
 from knotwork.network.train.losses import LogLoss
-from knotwork.spline.fit import FitOptions
-from knotwork.spline.model import Spline
-from knotwork.spline.pair_test import interacting_features
-
-# Features among which all interactions are searched for, beside those of features that a test points at.
-MOST_SEARCHED = 30
 
 
 class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
@@ -131,14 +119,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         self.label_smoothing = label_smoothing
         self.class_weight = class_weight
 
-    @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the spline, convert it, train the network: X (N, d) table or array, y (N,) labels of any kind."""
-        with unchanged_on_failure(self):
-            self._fit(X, y, sample_weight)
-        return self
-
-    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Problem:
         table, encoder = read_training_table(self, X)
         matrix: Floats = np.asarray(table, dtype=np.float64)
         labels = read_labels(y, len(matrix))
@@ -147,28 +128,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         weight = np.ones(len(matrix)) if weights is None else weights
         if kept is not None:
             matrix, weight = matrix[kept], weight[kept]
-        outputs = 1 if len(classes) == 2 else len(classes)
-        loss = LogLoss(outputs, self.label_smoothing)
-        self._fit_network((matrix, codes, weight), weights is not None, encoder, loss, outputs)
-        self.classes_ = classes
-
-    def _fit_splines(self, task: StartTask, options: FitOptions) -> Iterator[Spline]:
-        X, codes, weight = task.rows
-        classes = max(2, len(task.coordinates.y_centre))
-        return fit_classes_to_width(
-            X, codes, classes, weight if task.weighted else None, task.names, options, task.rule, task.widths,
-            CLASS_RIDGES if isinstance(self.ridge, str) else (float(self.ridge),),
-        )  # fmt: skip
-
-    def _interacting(self, spline: Spline, rows: Rows) -> list[tuple[int, ...]]:
-        X, codes, weight = rows
-        p = expit(spline(X))  # of the second of two classes: with more there is no choice of a degree
-        found = interacting_features(X, codes - p, p * (1 - p), weight)
-        # The test sees few kinds of interactions, so that those it finds are reason to look for others, if that is
-        # cheap; but a search among all features may miss what one among these few finds.
-        every = tuple(range(X.shape[1]))
-        sets = [found, every] if len(every) <= MOST_SEARCHED and found != every else [found]
-        return sets if found else []
+        loss = LogLoss(1 if len(classes) == 2 else len(classes), self.label_smoothing)
+        return Problem(Sample(matrix, codes, weight), weights is not None, encoder, loss, {"classes_": classes})
 
     def decision_function(self, X: Any) -> Floats:
         """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from knotwork.arrays import Floats
-from knotwork.spline.fit import SplineFit
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Spline, hinges_of
+from knotwork.spline.result import SplineFit
 
 # Classes whose coefficients are shown side by side; more would not fit on a line.
 MOST_COLUMNS = 6
@@ -22,7 +22,8 @@ def summarise(fit: SplineFit) -> str:
     """Return the terms with coefficients and costs, the quality, and how the forward pass ended."""
     outputs = fit.spline.intercept.size
     headers = ["coefficient"] if outputs == 1 else [f"coef y{k}" for k in range(outputs)]
-    quality = f"GCV {fit.gcv:.6g}   RSS {fit.rss:.6g}   GRSq {fit.grsq:.4f}   R² {fit.rsq:.4f}"
+    q = fit.quality
+    quality = f"GCV {q.gcv:.6g}   RSS {q.rss:.6g}   GRSq {q.grsq:.4f}   R² {q.rsq:.4f}"
     return _text(fit.spline, fit, headers, "RSS without it", fit.term_costs, [quality])
 
 
@@ -32,7 +33,7 @@ def summarise_classes(fit: ClassFit, classes: Sequence[str]) -> str:
     quality = [
         f"deviance {fit.deviance:.6g}   of the class shares alone {fit.null_deviance:.6g}   "
         f"explained {1 - fit.deviance / fit.null_deviance:.4f}",
-        f"{len(classes)} classes, ridge {fit.ridge:g}, R² of the indicators {fit.search.rsq:.4f}",
+        f"{len(classes)} classes, ridge {fit.ridge:g}, R² of the indicators {fit.search.quality.rsq:.4f}",
     ]
     return _text(fit.spline, fit.search, headers, "deviance without it", fit.term_costs, quality)
 
@@ -62,24 +63,25 @@ def _text(
             *cells(betas),
             f"+{cost:.4g}",
         )
+    selection = search.selection
     used = len({f for t in spline.terms for f in t.features})
     out = io.StringIO()
     # No markup: a feature may well be called "[red]".
     console = Console(file=out, width=120, markup=False, highlight=False, emoji=False)
     console.print(table)
     console.print(
-        f"\n{len(spline.terms) + 1} of {len(search.forward_terms) + 1} terms kept (with the intercept), "
+        f"\n{len(spline.terms) + 1} of {len(selection.forward_terms) + 1} terms kept (with the intercept), "
         f"{used} of {len(spline.feature_names)} features used"
     )
     for line in quality:
         console.print(line)
     console.print(
-        f"{search.total:g} observations, penalty {search.penalty:g}, minspan {search.spans.minspan}, "
-        f"endspan {search.spans.endspan}"
+        f"{selection.observations:g} observations, penalty {selection.penalty:g}, "
+        f"minspan {selection.spans.minspan}, endspan {selection.spans.endspan}"
     )
-    if search.degrees:
-        tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(search.degrees, start=1))
-        chosen = 1 + int(np.argmin(np.abs(np.array(search.degrees) - search.gcv)))
+    if selection.gcv_by_degree:
+        tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(selection.gcv_by_degree, start=1))
+        chosen = 1 + int(np.argmin(np.abs(np.array(selection.gcv_by_degree) - search.quality.gcv)))
         console.print(f"Degree {chosen} was chosen by GCV: {tried}; a higher degree must gain 1 %.")
-    console.print(f"The forward pass stopped because {search.stopped}.")
+    console.print(f"The forward pass stopped because {selection.stopped}.")
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

@@ -111,10 +111,9 @@ def fit_growth(plan: Plan, where: str) -> dict[str, Any]:
             fitted = fit_spline(rows.x, rows.y, options=options)
             took = least_seconds(partial(fit_spline, rows.x, rows.y, options=options), max(3, plan.repeats // 3))
             # The spans allow so many knots, and no more are priced than the fit's most.
-            knots = min(AUTO_KNOTS, (size["n"] - 2 * fitted.spans.endspan) // fitted.spans.minspan + 1)
-            points.append(
-                {"n": size["n"], "d": size["d"], "m": len(fitted.forward_terms) + 1, "k": knots, "seconds": took}
-            )
+            spans, terms = fitted.selection.spans, len(fitted.selection.forward_terms) + 1
+            knots = min(AUTO_KNOTS, (size["n"] - 2 * spans.endspan) // spans.minspan + 1)
+            points.append({"n": size["n"], "d": size["d"], "m": terms, "k": knots, "seconds": took})
         result[name] = points
     return result
 

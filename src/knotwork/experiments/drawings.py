@@ -11,8 +11,8 @@ from torch import nn
 
 from knotwork.experiments.figures import BLUE, GREEN, GREY, ORANGE, draw
 from knotwork.experiments.protocol import load_matrix
-from knotwork.network.compile.assemble import count_units
 from knotwork.network.compile.convert import to_network
+from knotwork.network.compile.units import count_units
 from knotwork.network.reshape import reshape
 from knotwork.spline.fit import FitOptions, fit_spline
 from knotwork.spline.model import Spline

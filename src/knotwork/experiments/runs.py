@@ -15,19 +15,23 @@ import torch
 from torch import Tensor, nn
 
 from knotwork.arrays import Floats
-from knotwork.data.coordinates import Coordinates, fold
+from knotwork.data.coordinates import Coordinates
+from knotwork.data.sample import Sample
 from knotwork.experiments.protocol import FILL, LIGHT, Plan, Rows, Split, split
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build, read_chain
 from knotwork.network.compile.balance import balance_
-from knotwork.network.start.choose import fit_spline_to_width, ridge_refits, spline_start
+from knotwork.network.start.choose import StartOptions, StartTask, choose_start
+from knotwork.network.start.initial import spline_start
 from knotwork.network.train.loop import History, Part, TrainOptions, fit_network
-from knotwork.spline.fit import FitOptions
+from knotwork.network.train.losses import SquaredError
 from knotwork.spline.model import Spline
 
 RELU = activation_rule("relu")
 # The default of SplineNetRegressor: large coefficients that cancel do not survive training.
 RIDGE = 1e-3
+# That of MarsRegressor: the published start is a spline as it would be used alone.
+THRESHOLD = 1e-3
 
 
 @dataclass(frozen=True)
@@ -50,20 +54,16 @@ class Trained:
 
 def fit_start_spline(rows: Rows, names: tuple[str, ...], width: int) -> Spline:
     """Fit the spline a network starts from: first-order MARS, coefficients with a small ridge."""
-    options = FitOptions(threads=1)
-    spline = fit_spline_to_width(rows.x, rows.y, None, names, options, RELU, (width,))
-    return ridge_refits(spline, rows.x, rows.y, np.ones(len(rows)), (RIDGE,), Coordinates.of(rows.x, rows.y))[0]
-
-
-def as_they_are(features: int) -> Coordinates:
-    """Coordinates that change nothing: the paper trains on the normalised data themselves."""
-    return Coordinates(np.zeros(features), np.ones(features), np.zeros(1), 1.0)
+    sample = Sample(rows.x, rows.y, np.ones(len(rows)))
+    coordinates = Coordinates.of(rows.x, rows.y)
+    task = StartTask(sample, None, False, names, (width,), RELU, coordinates, SquaredError())
+    return choose_start(task, StartOptions(max_degree=1, threshold=THRESHOLD, ridge=RIDGE, n_jobs=1))
 
 
 def converted_network(spline: Spline, rows: Rows, widths: tuple[int, ...], fill: str, seed: int) -> nn.Sequential:
     """Write a spline as a network of the given shape."""
     rng = np.random.default_rng(seed)
-    chain = spline_start(spline, as_they_are(rows.x.shape[1]), rows.x, widths, RELU, fill, rng)
+    chain = spline_start(spline, Coordinates.identity(rows.x.shape[1], 1), rows.x, widths, RELU, fill, rng)
     return build(chain, torch.float32)
 
 
@@ -104,8 +104,7 @@ def options_of(plan: Plan, rate: float, epochs: int, **others: Any) -> TrainOpti
 
 def inward(net: nn.Sequential, c: Coordinates) -> nn.Sequential:
     """Rewrite a network of normalised data as one of standardised data, its units balanced."""
-    inverse = Coordinates(-c.x_centre / c.x_scale, 1 / c.x_scale, -c.y_centre / c.y_scale, 1 / c.y_scale)
-    inner = build(fold(read_chain(net), inverse), torch.float32)
+    inner = build(read_chain(net).in_coordinates(c), torch.float32)
     balance_(inner)
     return inner
 

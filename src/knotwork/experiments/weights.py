@@ -10,7 +10,7 @@ from torch import nn
 
 from knotwork.experiments.protocol import Plan, split
 from knotwork.experiments.runs import options_of, start_network, train_through
-from knotwork.network.compile.assemble import count_units
+from knotwork.network.compile.units import count_units
 
 RATE = 3e-3
 

@@ -102,7 +102,7 @@ def _meta(explanation: Explanation) -> dict[str, Any]:
         for column, value in zip(table.columns[:2], table.to_numpy()[place, :2], strict=True):
             add(f"{column}, these rows", float(value))
     elif subject.fit is not None and subject.classes is None:
-        add("R², training rows", subject.fit.rsq)
+        add("R², training rows", subject.fit.quality.rsq)
     partial = explanation.curves == "partial"
     return {
         "version": __version__,

@@ -49,16 +49,7 @@ class Drift:
 
 def standardised_layers(chain: Chain, coordinates: Coordinates) -> list[tuple[Floats, Floats]]:
     """Weights and biases of a chain that takes raw features, as they are for standardised ones and responses."""
-    layers = [(layer.weight.numpy(), layer.bias.numpy()) for layer in (*chain.hidden, chain.output)]
-    if chain.prefix is not None:
-        weight, bias = layers[0]
-        layers[0] = weight @ chain.prefix.weight.numpy(), bias + weight @ chain.prefix.bias.numpy()
-    c = coordinates
-    weight, bias = layers[0]
-    layers[0] = weight * c.x_scale, bias + weight @ c.x_centre
-    weight, bias = layers[-1]
-    layers[-1] = weight / c.y_scale, (bias - c.y_centre) / c.y_scale
-    return layers
+    return [(layer.weight.numpy(), layer.bias.numpy()) for layer in chain.in_coordinates(coordinates).layers]
 
 
 def strengths(weights: list[Floats]) -> tuple[Floats, list[Floats]]:

@@ -90,7 +90,7 @@ def background(subject: Subject, rows: Rows | None) -> Floats:
         return rows.codes[np.sort(np.random.default_rng(0).choice(len(rows), BACKGROUND, replace=False))]
     if subject.fit is None:
         raise DataError(f"the effects of a {subject.kind} are drawn over data, got no X; pass explain(model, X)")
-    return codes_of(subject.encoder, subject.fit.feature_centre[None])
+    return codes_of(subject.encoder, subject.fit.features.centre[None])
 
 
 def effects(subject: Subject, rows: Rows | None, curves: str = "partial") -> dict[str, Effect]:
@@ -146,8 +146,8 @@ def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
     else:
         assert subject.fit is not None
         f = subject.encoder.source.index(c)
-        centre, scale = subject.fit.feature_centre[f], subject.fit.feature_scale[f]
-        low, high = min([centre - 2 * scale, *knots]), max([centre + 2 * scale, *knots])
+        centre, std = subject.fit.features.centre[f], subject.fit.features.std[f]
+        low, high = min([centre - 2 * std, *knots]), max([centre + 2 * std, *knots])
     inside = knots[(knots > low) & (knots < high)]
     return np.unique(np.concatenate([np.linspace(low, high, POINTS), inside]))
 

@@ -1,6 +1,6 @@
 """How much each column matters, by several measures that need not agree.
 
-coefficient : Σ over the column's terms of |β| times the term's standard deviation, in units of the response
+coefficient : Σ over the column's terms of |β| times the term's std, in units of the response
 subsets, gcv, rss : as R's ``evimp`` counts them, over the best subset of each size from two terms up to the spline's:
     in how many subsets the column appears, and the decreases in GCV and RSS from one size to the next, summed over
     the subsets that it appears in; square roots, scaled to 100 at most
@@ -58,11 +58,11 @@ def _spread(subject: Subject, rows: Rows | None) -> Floats | None:
     if rows is not None:
         sizes = spline.basis(rows.matrix).std(axis=0) * np.linalg.norm(spline.coef, axis=1)
     elif subject.fit is not None and subject.fit.spline.terms == spline.terms:
-        fitted = subject.fit.standardised
+        search = subject.fit.standardised
         # The triangular factor of [1, B] holds each centred column's norm below its first row.
-        factor = np.linalg.inv(fitted.inverse)[1:, 1:]
-        deviation = np.linalg.norm(factor, axis=0) / np.sqrt(subject.fit.total)
-        sizes = deviation * np.linalg.norm(fitted.coef, axis=1) * np.sqrt(subject.fit.unit)
+        factor = np.linalg.inv(search.refit.inverse)[1:, 1:]
+        std = np.linalg.norm(factor, axis=0) / np.sqrt(subject.fit.selection.observations)
+        sizes = std * np.linalg.norm(search.refit.coef, axis=1) * np.sqrt(search.rss_unit)
         # A classifier has the terms of its search with other coefficients.
         own, searched = (np.linalg.norm(s.coef, axis=1) for s in (spline, subject.fit.spline))
         sizes = np.divide(sizes * own, searched, out=np.zeros_like(sizes), where=searched > 0)
@@ -77,12 +77,12 @@ def _spread(subject: Subject, rows: Rows | None) -> Floats | None:
 def _subsets(subject: Subject) -> dict[str, Floats]:
     fit = subject.fit
     assert fit is not None
-    path = fit.pruning
-    used = np.zeros((len(fit.forward_terms), len(subject.columns)), dtype=bool)
-    for m, term in enumerate(fit.forward_terms):
+    path, terms = fit.standardised.pruning, fit.selection.forward_terms
+    used = np.zeros((len(terms), len(subject.columns)), dtype=bool)
+    for m, term in enumerate(terms):
         used[m, list(columns_of(term, subject.encoder))] = True
     counts, gcv, rss = (np.zeros(len(subject.columns)) for _ in range(3))
-    for size in range(1, len(fit.selected) + 1):
+    for size in range(1, len(fit.selection.selected) + 1):
         inside = used[path.members[size, 1:]].any(axis=0)
         counts[inside] += 1
         gcv[inside] += path.gcv[size - 1] - path.gcv[size]

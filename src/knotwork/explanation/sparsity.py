@@ -1,13 +1,8 @@
-"""Smaller networks: weights near zero set to zero, and units that then do nothing taken out without changing anything.
-
-Weights are judged in standardised coordinates, those of training, so that the units of the data do not matter. A weight
-of the first layer that is set to zero leaves its feature at its mean. A unit that nobody reads is left out; a unit that
-reads nothing is a constant and moves into the biases behind it.
-"""
+"""What smaller networks cost: prune one, or follow its error as more and more weights are set to zero."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +17,6 @@ if TYPE_CHECKING:
     from torch import nn
 
     from knotwork.data.coordinates import Coordinates
-    from knotwork.network.chain import Chain
 
 # Rows that the errors of a path of smaller networks are measured on.
 MOST_ROWS = 5000
@@ -64,67 +58,6 @@ def coordinates_for(subject: Subject, rows: Rows | None) -> Coordinates:
     return Coordinates.of(rows.matrix, subject(rows.matrix))
 
 
-def threshold_chain(chain: Chain, coordinates: Coordinates, threshold: float) -> Chain:
-    """Set weights of at most ``threshold`` (in standardised coordinates) to zero; the others keep every bit."""
-    import torch
-
-    from knotwork.network.chain import Layer
-
-    layers = [*chain.hidden, chain.output]
-    if chain.prefix is not None:  # its map joins the first layer
-        first = layers[0]
-        bias = first.bias + first.weight @ chain.prefix.bias
-        layers[0] = Layer(first.weight @ chain.prefix.weight, bias)
-        chain = replace(chain, prefix=None)
-    judged = standardised_layers(replace(chain, hidden=tuple(layers[:-1])), coordinates)
-    kept = []
-    for k, (layer, (weight, _)) in enumerate(zip(layers, judged, strict=True)):
-        small = torch.from_numpy(np.abs(weight) <= threshold)
-        bias = layer.bias
-        if k == 0:
-            bias = bias + (layer.weight * small) @ torch.from_numpy(coordinates.x_centre)
-        kept.append(Layer(layer.weight * ~small, bias))
-    return replace(chain, hidden=tuple(kept[:-1]), output=kept[-1])
-
-
-def shrink_chain(chain: Chain) -> Chain:
-    """Take out the units that nobody reads and those that read nothing: a smaller chain with the same function."""
-    import torch
-
-    from knotwork.network.chain import Layer
-
-    layers = [*chain.hidden, chain.output]
-    changed = True
-    while changed:
-        changed = False
-        for k in range(len(layers) - 1):
-            here, following = layers[k], layers[k + 1]
-            unread = (following.weight == 0).all(dim=0)
-            constant = (here.weight == 0).all(dim=1) & ~unread
-            gone = unread | constant
-            if gone.all():  # a layer keeps a unit, which adds nothing
-                gone[0] = False
-            if not gone.any():
-                continue
-            with torch.no_grad():
-                values = chain.modules[k].to("cpu", torch.float64)(here.bias)
-            bias = following.bias + following.weight[:, constant] @ values[constant]
-            rest = following.weight.clone()
-            rest[:, constant] = 0.0
-            layers[k] = Layer(here.weight[~gone], here.bias[~gone])
-            layers[k + 1] = Layer(rest[:, ~gone], bias)
-            changed = True
-    return replace(chain, hidden=tuple(layers[:-1]), output=layers[-1])
-
-
-def _weights(chain: Chain) -> int:
-    return sum(int((layer.weight != 0).sum()) for layer in (*chain.hidden, chain.output))
-
-
-def _parameters(chain: Chain) -> int:
-    return sum(layer.weight.numel() + layer.bias.numel() for layer in (*chain.hidden, chain.output))
-
-
 def prune(subject: Subject, rows: Rows | None, threshold: float, model: Any) -> Pruned:
     """Return the network without its weights of at most ``threshold``, as small as that makes it."""
     import copy
@@ -132,6 +65,7 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, model: Any) -> 
     import torch
 
     from knotwork.network.chain import build, evaluate, placement
+    from knotwork.network.prune import count_parameters, count_weights, shrink_chain, threshold_chain
 
     if subject.network is None:
         raise DataError(f"prune takes a network, a {subject.kind} has none; lower max_terms to get a smaller spline")
@@ -162,9 +96,9 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, model: Any) -> 
         network=built,
         model=twin,
         threshold=float(threshold),
-        weights=(_weights(subject.network), _weights(smaller)),
+        weights=(count_weights(subject.network), count_weights(smaller)),
         units=(sum(subject.network.widths), sum(smaller.widths)),
-        parameters=(_parameters(subject.network), _parameters(smaller)),
+        parameters=(count_parameters(subject.network), count_parameters(smaller)),
         error=errors,
         largest_change=change,
     )
@@ -175,6 +109,7 @@ def sparsity(subject: Subject, rows: Rows | None) -> pd.DataFrame:
     import pandas as pd
 
     from knotwork.network.chain import evaluate
+    from knotwork.network.prune import count_weights, shrink_chain, threshold_chain
 
     if subject.network is None:
         raise DataError(f"sparsity is a network's, a {subject.kind} has none; explain a SplineNetRegressor")
@@ -188,7 +123,7 @@ def sparsity(subject: Subject, rows: Rows | None) -> pd.DataFrame:
     for share in SHARES:
         threshold = 0.0 if share == 0 else float(np.quantile(sizes, share))
         smaller = shrink_chain(threshold_chain(subject.network, coordinates, threshold))
-        record: dict[str, float] = {"share": share, "threshold": threshold, "weights": _weights(smaller),
+        record: dict[str, float] = {"share": share, "threshold": threshold, "weights": count_weights(smaller),
                                     "units": sum(smaller.widths)}  # fmt: skip
         if rows is not None and rows.y is not None:
             record["error"] = error(subject, evaluate(smaller, rows.matrix), rows)

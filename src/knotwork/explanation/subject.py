@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from knotwork.data.coordinates import Coordinates
     from knotwork.network.chain import Chain
     from knotwork.network.train.loop import History
-    from knotwork.spline.fit import SplineFit
+    from knotwork.spline.result import SplineFit
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,11 @@ class Activation:
     lift: float = 0.0
     top: float = float("inf")
 
+    @property
+    def unit_error(self) -> float:
+        """C of the bound C/s on what any unit is off by, bent or straight."""
+        return max(self.error, self.line_error)
+
     def new_module(self) -> nn.Module:
         """Return a fresh activation of this kind, with its own parameters where it has any."""
         return copy.deepcopy(self.module)
@@ -84,11 +89,7 @@ def activation_rule(activation: str | nn.Module) -> Activation:
     if isinstance(activation, nn.LeakyReLU):
         return _leaky(activation, float(activation.negative_slope))
     if isinstance(activation, nn.PReLU):
-        if activation.weight.numel() != 1:
-            raise NetworkError(
-                f"PReLU must have one slope for all units, got {activation.weight.numel()}; use nn.PReLU(), or another "
-                f"of {', '.join(NAMES)}"
-            )
+        require_one_slope(activation)
         return _leaky(activation, float(activation.weight.detach()))
     if isinstance(activation, nn.Softplus):
         beta, threshold = float(activation.beta), float(activation.threshold)
@@ -112,6 +113,15 @@ def activation_rule(activation: str | nn.Module) -> Activation:
     raise NetworkError(
         f"a spline cannot be held by {type(activation).__name__}; activations that can: {', '.join(NAMES)}"
     )
+
+
+def require_one_slope(activation: nn.Module) -> None:
+    """Refuse a PReLU with a slope for each unit: units then are not alike, and new ones would have none."""
+    if isinstance(activation, nn.PReLU) and activation.weight.numel() != 1:
+        raise NetworkError(
+            f"PReLU must have one slope for all units, got {activation.weight.numel()}; use nn.PReLU(), or another "
+            f"of {', '.join(NAMES)}"
+        )
 
 
 def _leaky(module: nn.Module, slope: float) -> Activation:

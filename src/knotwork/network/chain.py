@@ -1,24 +1,31 @@
-"""A network as a chain: Linear and activation in turn, a Linear at the end.
+"""A network as a chain: Linear and activation in turn, a Linear at the end; the one reader of networks.
 
 The record between the stages. Weights are float64 on the CPU while networks are taken apart and put together; the
-dtype and device of the network come back when it is built.
+dtype and device of the network come back when it is built. Every function that takes a network reads it here, so all of
+them take the same layers and refuse the others with the same sentence.
 """
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates
+from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
-from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.activations import Activation, activation_rule, require_one_slope
 
-if TYPE_CHECKING:
-    from knotwork.data.table import TableEncoder
+# What a network may be made of besides Linear layers. Dropout is nothing once a network is in use.
+ACTIVATIONS = (
+    nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.Softplus, nn.SiLU, nn.GELU, nn.ELU, nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Sigmoid,
+)  # fmt: skip
+TRANSPARENT = (nn.modules.dropout._DropoutNd, nn.Identity, nn.Flatten)
 
 
 @dataclass(frozen=True)
@@ -32,15 +39,28 @@ class Layer:
         """Apply the map to rows: (N, in) → (N, out)."""
         return x @ self.weight.T + self.bias
 
+    def after(self, first: Layer) -> Layer:
+        """Return the map that applies ``first`` and then this one."""
+        return Layer(self.weight @ first.weight, self.weight @ first.bias + self.bias)
+
+    def of_features(self, c: Coordinates) -> Layer:
+        """Return the map of c.features(x) that this one is of x."""
+        weight, centre = self.weight * torch.from_numpy(c.x_scale), torch.from_numpy(c.x_centre)
+        return Layer(weight, self.bias + self.weight @ centre)
+
+    def to_responses(self, c: Coordinates) -> Layer:
+        """Return the map to c.responses(y) that this one is to y."""
+        return Layer(self.weight / c.y_scale, (self.bias - torch.from_numpy(c.y_centre)) / c.y_scale)
+
 
 @dataclass(frozen=True)
 class Conversion:
-    """What is known about how a network stands for its spline.
+    """What is known about how a network stands for its model.
 
-    bound : most by which any output may differ from the spline (0: exact up to rounding)
-    box : (2, d) least and greatest inputs for which that holds, None for all of them
-    link : the network gives link(y), see :mod:`knotwork.data.links`
-    encoder : ``encoder.encode(table)`` is the matrix that the network takes; None if it came from no table
+    bound : maximum by which any output may differ from the model's (0: exact up to rounding)
+    box : (2, d) minimum and maximum inputs for which that holds, None for all of them
+    link : the outputs are link(prediction)
+    encoder : from the model's table to the network's inputs, None if there is no table
     """
 
     bound: float = 0.0
@@ -51,19 +71,32 @@ class Conversion:
 
 @dataclass(frozen=True)
 class Chain:
-    """Hidden layers with one activation, the output layer, and an affine map of the inputs (or None).
+    """Hidden layers and their activations, the output layer, and a frozen affine map of the inputs (or None).
 
-    hidden[k] and modules[k] are the k-th hidden layer and its activation; ``activation`` is the rule for new layers.
-    The map of the inputs is frozen unless ``prefix_trains``.
+    hidden[k] and modules[k] are the k-th hidden layer and its activation.
     """
 
     hidden: tuple[Layer, ...]
     output: Layer
-    activation: Activation
     modules: tuple[nn.Module, ...]
     prefix: Layer | None = None
     conversion: Conversion = Conversion()
-    prefix_trains: bool = False
+
+    @classmethod
+    def of(cls, layers: list[Layer], rule: Activation, conversion: Conversion | None = None) -> Chain:
+        """Put layers, the output layer last, together with an activation of the given kind behind each hidden one."""
+        modules = tuple(rule.new_module() for _ in layers[1:])
+        return cls(tuple(layers[:-1]), layers[-1], modules, conversion=conversion or Conversion())
+
+    @property
+    def layers(self) -> tuple[Layer, ...]:
+        """Hidden layers and the output layer."""
+        return (*self.hidden, self.output)
+
+    @property
+    def activation(self) -> Activation:
+        """The rule for new layers: that of the last activation."""
+        return activation_rule(self.modules[-1] if self.modules else "relu")
 
     @property
     def widths(self) -> tuple[int, ...]:
@@ -73,23 +106,42 @@ class Chain:
     @property
     def inputs(self) -> int:
         """Number of features."""
-        first = self.prefix or (self.hidden[0] if self.hidden else self.output)
-        return first.weight.shape[1]
+        return (self.prefix or self.layers[0]).weight.shape[1]
 
-    def with_layers(self, hidden: tuple[Layer, ...], output: Layer) -> Chain:
-        """Return the chain with other layers; new ones get an activation of their own."""
-        new = tuple(self.activation.new_module() for _ in range(len(hidden) - len(self.modules)))
-        return replace(self, hidden=hidden, output=output, modules=(*self.modules, *new))
+    def with_layers(self, layers: list[Layer]) -> Chain:
+        """Return the chain with other layers, the output layer last; new ones get an activation of their own."""
+        new = tuple(self.activation.new_module() for _ in range(len(layers) - 1 - len(self.modules)))
+        return replace(self, hidden=tuple(layers[:-1]), output=layers[-1], modules=(*self.modules, *new))
+
+    def without_prefix(self) -> Chain:
+        """Return the chain whose first layer takes the inputs as they come."""
+        if self.prefix is None:
+            return self
+        first, *rest = self.layers
+        return replace(self.with_layers([first.after(self.prefix), *rest]), prefix=None)
+
+    def in_coordinates(self, c: Coordinates) -> Chain:
+        """Return g with g(c.features(x)) = c.responses(f(x)); ``c.inverse`` is the way back to the units of the data.
+
+        Inputs and outputs are those of the chain without its prefix.
+        """
+        first, *rest = self.without_prefix().layers
+        layers = [first.of_features(c), *rest]
+        layers[-1] = layers[-1].to_responses(c)
+        box = self.conversion.box
+        moved = None if box is None else torch.from_numpy(c.features(box.numpy()))
+        conversion = replace(self.conversion, bound=self.conversion.bound / c.y_scale, box=moved)
+        return replace(self.with_layers(layers), prefix=None, conversion=conversion)
 
 
 def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> nn.Sequential:
-    """Put a chain together as a plain ``nn.Sequential``; the record of its conversion is ``.conversion``."""
+    """Put a chain together as a plain ``nn.Sequential`` of its own; the record of its conversion is ``.conversion``."""
     dtype = dtype or torch.get_default_dtype()
     modules: list[nn.Module] = []
     if chain.prefix is not None:
-        modules.append(_linear(chain.prefix, dtype, device).requires_grad_(chain.prefix_trains))
+        modules.append(_linear(chain.prefix, dtype, device).requires_grad_(False))
     for layer, activation in zip(chain.hidden, chain.modules, strict=True):
-        modules += [_linear(layer, dtype, device), activation.to(device, dtype)]
+        modules += [_linear(layer, dtype, device), copy.deepcopy(activation).to(device, dtype)]
     modules.append(_linear(chain.output, dtype, device))
     net = nn.Sequential(*modules)
     net.conversion = chain.conversion  # type: ignore[assignment]
@@ -114,41 +166,91 @@ def read_layer(linear: nn.Linear) -> Layer:
     return Layer(weight, bias)
 
 
-def read_chain(net: nn.Module) -> Chain:
-    """Take a chain apart: a ``Sequential`` of Linear and activation, Dropout and Identity in between left out.
+def write_layer_(linear: nn.Linear, layer: Layer) -> None:
+    """Set the weights of a Linear in place."""
+    with torch.no_grad():
+        linear.weight.copy_(layer.weight)
+        if linear.bias is not None:
+            linear.bias.copy_(layer.bias)
 
-    Two Linear layers in a row at the start are a map of the inputs (what ``to_network(fold=False)`` makes) and the
-    first hidden layer.
+
+def working_layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
+    """Return the Linear layers and activations of a module by name, in the order of their definition.
+
+    Layers that do nothing in use are left out; every other layer is refused.
+    """
+    found: list[tuple[str, nn.Module]] = []
+    for name, layer in leaves(module):
+        if isinstance(layer, ACTIVATIONS):
+            require_one_slope(layer)
+        elif isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
+            raise NetworkError(
+                f"a Flatten must keep the rows and flatten all else (start_dim=1, end_dim=-1), got {layer} at '{name}'"
+            )
+        elif isinstance(layer, TRANSPARENT):
+            continue
+        elif not isinstance(layer, nn.Linear):
+            raise NetworkError(
+                f"a network must be made of Linear layers and activations ({', '.join(a.__name__ for a in ACTIVATIONS)}"
+                f"; Dropout, Identity and Flatten may stand anywhere), got {type(layer).__name__} at '{name}'; leave "
+                f"it out, or pass the part of the network without it"
+            )
+        found.append((name, layer))
+    return found
+
+
+def leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Yield the layers of a module; a Linear is one even where a parametrisation gives it children."""
+    children = list(module.named_children())
+    if isinstance(module, nn.Linear) or not (children or isinstance(module, nn.Sequential)):
+        yield prefix, module
+        return
+    for name, child in children:
+        yield from leaves(child, f"{prefix}.{name}" if prefix else name)
+
+
+def read_chain(net: nn.Module) -> Chain:
+    """Take a network apart: a ``Sequential`` of Linear and activation, Dropout, Identity and Flatten left out.
+
+    Linear layers in a row are one map, but for a frozen one in front (what ``to_network(fold=False)`` makes): that is
+    the chain's prefix.
     """
     if not isinstance(net, nn.Sequential):
-        raise NetworkError(f"the network must be an nn.Sequential of Linear and activation, got {type(net).__name__}")
-    modules = [m for m in net if not isinstance(m, (nn.Dropout, nn.Identity))]
-    prefix, prefix_trains = None, False
-    if len(modules) >= 2 and isinstance(modules[0], nn.Linear) and isinstance(modules[1], nn.Linear):
-        prefix, prefix_trains = read_layer(modules[0]), modules[0].weight.requires_grad
-        modules = modules[1:]
-    if len(modules) < 3 or len(modules) % 2 == 0 or not all(isinstance(m, nn.Linear) for m in modules[::2]):
-        raise NetworkError(
-            f"the network must alternate Linear and activation and end with a Linear, got "
-            f"{' → '.join(type(m).__name__ for m in net)}"
-        )
-    activations = modules[1::2]
-    rules = [activation_rule(m) for m in activations]
-    if not all(type(m) is type(activations[0]) for m in activations):
-        raise NetworkError(
-            f"all activations must be of one kind, got {', '.join(type(m).__name__ for m in activations)}"
-        )
-    layers = [read_layer(m) for m in modules[::2] if isinstance(m, nn.Linear)]
-    copies = tuple(rule.new_module() for rule in rules)
+        raise NetworkError(f"a network must be an nn.Sequential of Linear and activation, got {type(net).__name__}")
+    layers: list[Layer] = []
+    modules: list[nn.Module] = []
+    prefix: Layer | None = None
+    working = [layer for _, layer in working_layers(net)]
+    fixed = bool(working) and isinstance(working[0], nn.Linear) and not working[0].weight.requires_grad
+    for k, module in enumerate(working):
+        behind_a_map = len(layers) > len(modules)
+        if isinstance(module, nn.Linear):
+            layer = read_layer(module)
+            if behind_a_map and k == 1 and fixed:
+                prefix = layers.pop()
+            elif behind_a_map:
+                layer = layer.after(layers.pop())
+            layers.append(layer)
+        elif behind_a_map:
+            modules.append(copy.deepcopy(module))
+        else:
+            raise _out_of_order(working)
+    if len(layers) != len(modules) + 1:
+        raise _out_of_order(working)
     conversion = getattr(net, "conversion", None)
     return Chain(
         hidden=tuple(layers[:-1]),
         output=layers[-1],
-        activation=rules[-1],
-        modules=copies,
+        modules=tuple(modules),
         prefix=prefix,
         conversion=conversion if isinstance(conversion, Conversion) else Conversion(),
-        prefix_trains=prefix_trains,
+    )
+
+
+def _out_of_order(working: list[nn.Module]) -> NetworkError:
+    return NetworkError(
+        f"a network must alternate Linear and activation and end with a Linear, got "
+        f"{' → '.join(type(m).__name__ for m in working) or 'no layers'}"
     )
 
 

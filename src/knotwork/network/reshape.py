@@ -71,7 +71,7 @@ def deepen(
     if layers < 1:
         raise NetworkError(f"deepen adds at least one layer, got {layers}")
     chain = read_chain(net)
-    width = max(chain.widths[-1], 2 * len(chain.output.bias))
+    width = max((*chain.widths[-1:], 2 * len(chain.output.bias)))
     return reshape(net, (*chain.widths, *(width,) * layers), fill=fill, X=X, random_state=random_state)
 
 
@@ -110,8 +110,8 @@ def reshape(
     return build(grown, *placement(net))
 
 
-def _least_widths(chain: Chain, layers: int, by_units: bool) -> tuple[int, ...]:
-    """Return the least width of each layer of a network of this depth that holds the chain's function."""
+def _min_widths(chain: Chain, layers: int, by_units: bool) -> tuple[int, ...]:
+    """Return the minimum width of each layer of a network of this depth that holds the chain's function."""
     carried = chain.widths[-1] if by_units else 2 * len(chain.output.bias)
     return (*chain.widths, *(carried,) * (layers - len(chain.hidden)))
 
@@ -120,7 +120,7 @@ def _carries_units(chain: Chain, widths: Sequence[int]) -> bool:
     """Whether the last layer's units go through further layers themselves, because two units an output are too many."""
     outputs = 2 * len(chain.output.bias)
     narrow = min(widths[len(chain.hidden) :], default=outputs) < outputs
-    return narrow and isinstance(chain.activation.module, nn.ReLU) and chain.widths[-1] < outputs
+    return narrow and bool(chain.hidden) and isinstance(chain.modules[-1], nn.ReLU) and chain.widths[-1] < outputs
 
 
 def reshape_chain(
@@ -139,11 +139,11 @@ def reshape_chain(
             f"reshape keeps or adds layers: the network has {len(chain.hidden)} hidden layers, got {len(widths)} widths"
         )
     by_units = _carries_units(chain, widths)
-    least = _least_widths(chain, len(widths), by_units)
-    for k, (width, need) in enumerate(zip(widths, least, strict=True)):
+    needed = _min_widths(chain, len(widths), by_units)
+    for k, (width, need) in enumerate(zip(widths, needed, strict=True)):
         if width < need:
             raise NetworkError(f"hidden layer {k} needs a width of at least {need} to hold the function, got {width}")
-    rows = _rows_made_up(chain.hidden[0], rng) if X is None else _rows(chain, X)
+    rows = _rows_made_up(chain.layers[0], rng) if X is None else _rows(chain, X)
     longer = _lengthen(chain, len(widths) - len(chain.hidden), by_units)
     # Units placed by guess bend early, so that they are active on some rows even if the guess is wide of the data.
     return _fill(longer, widths, fill, rows, 0.5 if X is None else 0.8, rng)
@@ -190,7 +190,7 @@ def _lengthen(chain: Chain, layers: int, by_units: bool) -> Chain:
     if by_units:
         width = chain.widths[-1]
         same = Layer(torch.eye(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64))
-        return chain.with_layers((*chain.hidden, *(same,) * layers), chain.output)
+        return chain.with_layers([*chain.hidden, *(same,) * layers, chain.output])
     rule = chain.activation
     if rule.kind is Kind.BOXED or rule.line_error > LEAST_CARRIED:
         raise NetworkError(
@@ -204,7 +204,7 @@ def _lengthen(chain: Chain, layers: int, by_units: bool) -> Chain:
     zero = torch.zeros(len(out.bias), dtype=torch.float64)
     hidden += [Layer(torch.cat([unfold, -unfold]), torch.cat([zero, zero]))] * (layers - 1)
     conversion = replace(chain.conversion, bound=chain.conversion.bound + layers * rule.line_error)
-    return replace(chain.with_layers(tuple(hidden), Layer(unfold, zero)), conversion=conversion)
+    return replace(chain.with_layers([*hidden, Layer(unfold, zero)]), conversion=conversion)
 
 
 def _fill(
@@ -213,7 +213,7 @@ def _fill(
     """Widen every layer: rows of new units are filled, columns from new units into old ones are zero."""
     hidden: list[Layer] = []
     new_inputs = 0  # how many of the last ones that the layer reads are new
-    before = chain.hidden[0].weight.shape[1]  # units (or features) that the layer reads
+    before = chain.layers[0].weight.shape[1]  # units (or features) that the layer reads
     for k, (layer, width) in enumerate(zip(chain.hidden, widths, strict=True)):
         old, old_in = layer.weight.shape
         weight = torch.zeros(width, before, dtype=torch.float64)
@@ -234,7 +234,7 @@ def _fill(
         before = width
     out = torch.zeros(len(chain.output.bias), before, dtype=torch.float64)
     out[:, : chain.output.weight.shape[1]] = chain.output.weight
-    return chain.with_layers(tuple(hidden), Layer(out, chain.output.bias))
+    return chain.with_layers([*hidden, Layer(out, chain.output.bias)])
 
 
 def _hinges(rows: Tensor, count: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:

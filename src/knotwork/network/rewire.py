@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from knotwork.arrays import Floats
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.data.steps import Affine, Inputs
 from knotwork.network.chain import Chain, Layer
 from knotwork.pwl.through import theta_of_inputs
@@ -30,10 +31,11 @@ def chain_of_inputs(chain: Chain, inputs: Inputs) -> Chain:
     chain, centre = folded_inputs(chain), np.zeros(inputs.count)
     centre[inputs.place[::-1]] = inputs.affine.zero[::-1]  # the first feature of several counts
     near = replace(inputs, affine=inputs.affine.about(centre[inputs.place]))
-    return _centred(_with_first(chain, _layer_of_inputs(_first(chain), near)), centre)
+    return with_centring(_with_first(chain, _layer_of_inputs(_first(chain), near)), centre)
 
 
-def _centred(chain: Chain, centre: Floats) -> Chain:
+def with_centring(chain: Chain, centre: Floats) -> Chain:
+    """Put a layer in front that takes off centres."""
     return replace(chain, prefix=Layer(torch.eye(len(centre), dtype=torch.float64), torch.from_numpy(-centre)))
 
 
@@ -43,15 +45,13 @@ def _is_centring(layer: Layer) -> bool:
 
 
 def _first(chain: Chain) -> Layer:
-    return chain.prefix or (chain.hidden[0] if chain.hidden else chain.output)
+    return chain.prefix or chain.layers[0]
 
 
 def _with_first(chain: Chain, layer: Layer) -> Chain:
     if chain.prefix is not None:
         return replace(chain, prefix=layer)
-    if chain.hidden:
-        return replace(chain, hidden=(layer, *chain.hidden[1:]))
-    return replace(chain, output=layer)
+    return chain.with_layers([layer, *chain.layers[1:]])
 
 
 def _layer_of_inputs(layer: Layer, inputs: Inputs) -> Layer:
@@ -76,8 +76,9 @@ def chain_with_outputs(chain: Chain, factor: Floats, offset: Floats) -> Chain:
     return replace(chain, output=output, conversion=conversion)
 
 
-def centred_inputs(chain: Chain, centre: Floats, scale: Floats) -> Chain:
+def centred_inputs(chain: Chain, features: FeatureMoments) -> Chain:
     """Put a layer in front that takes off the centres of the features that lie far from zero; if none does, none."""
+    centre, scale = features.centre, features.std
     if chain.prefix is not None and not _is_centring(chain.prefix):
         return chain
     before = np.zeros(len(centre)) if chain.prefix is None else -chain.prefix.bias.numpy()
@@ -85,14 +86,24 @@ def centred_inputs(chain: Chain, centre: Floats, scale: Floats) -> Chain:
     if (after == before).all():
         return chain
     chain = replace(chain, prefix=None)
-    first, identity = _first(chain), np.arange(len(centre))
-    moved = Affine(np.zeros(len(centre)), np.ones(len(centre)), after - before)
-    return _centred(_with_first(chain, _layer_of_inputs(first, Inputs(identity, moved, len(centre)))), after)
+    return with_centring(_with_first(chain, _layer_of_inputs(_first(chain), shifted(after - before))), after)
 
 
-def standardised_inputs(chain: Chain, centre: Floats, scale: Floats) -> Chain:
-    """Put a map (x − centre)/scale in front of a chain; its first layer undoes it. One with a map stays as it is."""
-    middle, spread = torch.from_numpy(centre), torch.from_numpy(scale)
+def shifted(centre: Floats) -> Inputs:
+    """Return the inputs x + centre, made of x."""
+    d = len(centre)
+    return Inputs(np.arange(d), Affine(np.zeros(d), np.ones(d), centre), d)
+
+
+def far_centre(features: FeatureMoments) -> Floats | None:
+    """Return the centres of the features that lie far from zero, 0 for the others; None if none does."""
+    centre = np.where(np.abs(features.centre) > FAR * features.std, features.centre, 0.0)
+    return centre if centre.any() else None
+
+
+def standardised_inputs(chain: Chain, features: FeatureMoments) -> Chain:
+    """Put a map (x − centre)/std in front of a chain; its first layer undoes it. One with a map stays as it is."""
+    middle, spread = torch.from_numpy(features.centre), torch.from_numpy(features.std)
     if chain.prefix is not None:
         if not _is_centring(chain.prefix):
             return chain
@@ -100,7 +111,7 @@ def standardised_inputs(chain: Chain, centre: Floats, scale: Floats) -> Chain:
         chain = replace(chain, prefix=None)
     first = _first(chain)
     inner = Layer(first.weight * spread, first.bias + first.weight @ middle)
-    prefix = Layer(torch.diag(1 / spread), -torch.from_numpy(centre) / spread)
+    prefix = Layer(torch.diag(1 / spread), -torch.from_numpy(features.centre) / spread)
     return replace(_with_first(chain, inner), prefix=prefix)
 
 
@@ -117,5 +128,5 @@ def folded_inputs(chain: Chain) -> Chain:
         centre = -prefix.bias / torch.where(scale == 0, torch.ones_like(scale), scale)
         rest = prefix.bias + centre * scale
         layer = Layer(first.weight * scale, first.bias + first.weight @ rest)
-        return _centred(_with_first(bare, layer), centre.numpy())
-    return _with_first(bare, Layer(first.weight @ prefix.weight, first.bias + first.weight @ prefix.bias))
+        return with_centring(_with_first(bare, layer), centre.numpy())
+    return chain.without_prefix()

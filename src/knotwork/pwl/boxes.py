@@ -1,4 +1,4 @@
-"""Boxes of inputs: (least, greatest), each a number or one per feature."""
+"""Boxes of inputs: (minimum, maximum), each a number or one per feature."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from knotwork.arrays import Floats
 from knotwork.errors import DataError
 
 
-def read_box(box: Any, features: int) -> Floats:
-    """Read a box: (least, greatest), each a number or one per feature → (2, features).
+def read_box(box: Any, features: int, *, flat: bool = False) -> Floats:
+    """Read a box: (minimum, maximum), each a number or one per feature → (2, features); ``flat`` allows equal sides.
 
     >>> read_box((0, [1, 2]), 2).tolist()
     [[0.0, 0.0], [1.0, 2.0]]
     """
     try:
-        least, greatest = box
-        sides = np.stack([np.broadcast_to(np.asarray(side, dtype=np.float64), features) for side in (least, greatest)])
+        low, high = box
+        sides = np.stack([np.broadcast_to(np.asarray(side, dtype=np.float64), features) for side in (low, high)])
     except (TypeError, ValueError) as error:
         raise DataError(
-            f"box must be (least, greatest), each a number or one per feature ({features}), got {box!r}"
+            f"box must be (minimum, maximum), each a number or one per feature ({features}), got {box!r}"
         ) from error
-    if not (np.isfinite(sides).all() and (sides[0] < sides[1]).all()):
-        raise DataError(f"box must be (least, greatest) with finite sides, each least below its greatest, got {box!r}")
+    in_order = sides[0] <= sides[1] if flat else sides[0] < sides[1]
+    if not (np.isfinite(sides).all() and in_order.all()):
+        raise DataError(f"box must be (minimum, maximum) with finite sides in order, each minimum first, got {box!r}")
     return sides
 
 
 def affine_range(weight: Floats, bias: Floats, sides: Floats) -> tuple[Floats, Floats]:
-    """Least and greatest values of affine functions on a box: weight (n, d), bias (n,), sides (2, d) → (n,), (n,)."""
+    """Minimum and maximum of affine functions on a box: weight (n, d), bias (n,), sides (2, d) → (n,), (n,)."""
     centre, reach = sides.mean(axis=0), (sides[1] - sides[0]) / 2
     middle, spread = weight @ centre + bias, np.abs(weight) @ reach
     return middle - spread, middle + spread

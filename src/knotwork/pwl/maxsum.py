@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
-from knotwork.pwl.lattice import LatticePWL
+from knotwork.pwl.lattice import LatticePWL, affine_in_features
 
 # Pieces beyond which a sum is not multiplied out into a lattice.
 MOST_PIECES = 20_000
@@ -70,6 +72,24 @@ class MaxSum:
         rows = np.asarray(X, dtype=np.float64)
         out = maxima @ self.coef + rows @ self.affine[:, 1:].T + self.affine[:, 0]
         return out[:, 0] if out.shape[1] == 1 else out
+
+    @staticmethod
+    def stack(functions: Sequence[MaxSum]) -> MaxSum:
+        """Put functions of one output each side by side: one table of pieces, one output per function."""
+        starts = np.cumsum([0, *(len(f.theta) for f in functions)]).tolist()
+        groups = [tuple(start + j for j in g) for start, f in zip(starts, functions, strict=False) for g in f.groups]
+        coef = np.concatenate(
+            [np.outer(f.coef[:, 0], row) for f, row in zip(functions, np.eye(len(functions)), strict=True)]
+        )
+        theta, affine = (np.concatenate([getattr(f, name) for f in functions]) for name in ("theta", "affine"))
+        return MaxSum(theta, tuple(groups), coef, affine)
+
+    def in_coordinates(self, c: Coordinates) -> MaxSum:
+        """Return g with g(c.features(x)) = c.responses(f(x))."""
+        affine = affine_in_features(self.affine, c)
+        affine[:, 0] -= c.y_centre
+        theta = affine_in_features(self.theta, c)
+        return MaxSum(theta, self.groups, self.coef / c.y_scale, affine / c.y_scale)
 
     def to_lattice(self) -> LatticePWL:
         """Multiply out: Σ max is a maximum over choices of one piece per group, −max is a minimum.

@@ -14,7 +14,7 @@ from scipy.spatial import ConvexHull, HalfspaceIntersection
 from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.pwl.cells import clip, cut
-from knotwork.pwl.lattice import LatticePWL, stack_lattices
+from knotwork.pwl.lattice import LatticePWL
 
 # Differences of values, relative to the largest value on the pieces, that count as none.
 CLOSE = 1e-9
@@ -193,7 +193,7 @@ class Pieces:
             )
         self.check_continuity()
         lattices = [self._output_lattice(k) for k in range(len(self.pieces[0].theta))]
-        return lattices[0] if len(lattices) == 1 else stack_lattices(lattices)
+        return lattices[0] if len(lattices) == 1 else LatticePWL.stack(lattices)
 
     def _output_lattice(self, output: int) -> LatticePWL:
         corners = np.concatenate([piece.points for piece in self.pieces])

@@ -9,6 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.pwl.maxaffine import Rows
 
 # Sizes in a row that are no better than the best before the search stops.
@@ -23,13 +24,12 @@ Fit = TypeVar("Fit")
 class PiecewiseFit:
     """What a fit remembers.
 
-    feature_centre, feature_scale : (d,) coordinates it was made in
+    features : centre and std of the coordinates it was made in (the largest value for the std of a constant one)
     sizes, errors : per output, the numbers of pieces that were tried and their mean squared errors on held-out rows, in
         units of the response's variance; empty if the number was given
     """
 
-    feature_centre: Floats
-    feature_scale: Floats
+    features: FeatureMoments
     sizes: tuple[tuple[int, ...], ...]
     errors: tuple[tuple[float, ...], ...]
 
@@ -55,7 +55,7 @@ def choose_size(
 
 
 def best_of(errors: list[float]) -> int:
-    """Return the place of the least error, that of the smallest size among equals."""
+    """Return the place of the minimum error, that of the smallest size among equals."""
     best = 0
     for k, error in enumerate(errors):
         if error < errors[best] * (1 - BETTER):

@@ -13,11 +13,27 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.data.steps import Inputs
 from knotwork.errors import DataError
-from knotwork.pwl.lattice import LatticePWL, stack_lattices
+from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
 
 Function = Spline | LatticePWL | MaxSum
+
+
+def inputs_of(function: Function) -> int:
+    """Return the number of features of a function."""
+    return len(function.feature_names) if isinstance(function, Spline) else function.inputs
+
+
+def outputs_of(function: Function) -> int:
+    """Return the number of outputs of a function."""
+    match function:
+        case Spline():
+            return function.intercept.size
+        case LatticePWL():
+            return len(function.outputs)
+        case MaxSum():
+            return len(function.affine)
 
 
 def of_inputs(function: Function, inputs: Inputs, names: tuple[str, ...]) -> Function:
@@ -116,7 +132,7 @@ def with_outputs(function: Function, gain: Floats, shift: Floats) -> Function:
         parts.append(LatticePWL(theta, sets))
     single = len(parts) == 1 and function.sets == function.outputs[0]
     # Outputs share pieces; scaled by factors of their own they no longer do.
-    return parts[0] if single else stack_lattices(parts).simplify()
+    return parts[0] if single else LatticePWL.stack(parts).simplify()
 
 
 def spline_with_outputs(spline: Spline, gain: Floats, shift: Floats) -> Spline:

@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.spline.forward import Step, forward
 from knotwork.spline.interactions import Interactions
 from knotwork.spline.knots import CandidateGrid, Spans, choose_candidates, default_spans, rows_at
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import Hinges, Opening, TermTable
-from knotwork.spline.prune import PruningPath, prune
-from knotwork.spline.refit import Refit, feature_costs, refit, term_costs
+from knotwork.spline.prune import prune
+from knotwork.spline.refit import Refit, refit
+from knotwork.spline.result import Knot, Quality, Selection, SplineFit, StandardisedSearch
 from knotwork.spline.rules import EARTH, OWN, gcv
 from knotwork.spline.scaling import Scaling, standardise, standardise_response
 from knotwork.spline.workers import Workers
@@ -26,18 +28,18 @@ from knotwork.spline.workers import Workers
 AUTO_KNOTS = 255
 # Terms that may have children at a time.
 MAX_PARENTS = 20
-# Where an automatic choice of the degree ends, and the share of the GCV that a higher one must stay below.
-MOST_AUTO_DEGREE = 3
-LEAST_DEGREE_GAIN = 0.99
+# Where an automatic choice of the degree ends, and what the GCV of a higher degree must be below, over the best one.
+MAX_AUTO_DEGREE = 3
+MAX_GCV_RATIO = 0.99
 # Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
-MOST_KNOT_ROWS = 1000
+MAX_KNOT_ROWS = 1000
 
 
 @dataclass(frozen=True)
 class FitOptions:
     """What a user may set; None asks for the default that depends on the data.
 
-    max_degree : most features in a term, or "auto"
+    max_degree : maximum number of features in a term, or "auto"
     interacting : the features that interactions may use, all if None
     """
 
@@ -53,64 +55,6 @@ class FitOptions:
     max_parents: int = MAX_PARENTS
     compat: str | None = None
     threads: int = 1
-
-
-@dataclass(frozen=True)
-class Knot:
-    """A knot of a fitted spline and the training rows that carry its value: all of them, or the first 1000."""
-
-    feature: int
-    value: float
-    count: int
-    rows: NDArray[np.intp]
-
-
-@dataclass(frozen=True)
-class SplineFit:
-    """A fitted spline and how it came about.
-
-    spline : the pruned spline, in the units of the data
-    forward_terms : all terms of the forward pass, in order
-    selected : which of them the spline kept, (M,)
-    knots : the knots of the spline's hinges, each once, in the order of the terms
-    rss, gcv, rsq, grsq : of the spline, summed over responses
-    steps, stopped : the forward pass, step by step, and why it ended
-    pruning : the best subset of each size, in standardised units
-    standardised : the spline's coefficients before the scaling was undone
-    unit : what one unit of a standardised sum of squares is worth
-    degrees : GCV of the fits of degree 1, 2, … among which this one was chosen; empty if the degree was given
-    feature_centre, feature_scale : (d,) mean and standard deviation (1 for a constant) of the features
-    """
-
-    spline: Spline
-    forward_terms: tuple[Term, ...]
-    selected: NDArray[np.intp]
-    knots: tuple[Knot, ...]
-    rss: float
-    gcv: float
-    rsq: float
-    grsq: float
-    steps: tuple[Step, ...]
-    stopped: str
-    pruning: PruningPath
-    standardised: Refit
-    unit: float
-    feature_centre: Floats
-    feature_scale: Floats
-    spans: Spans
-    penalty: float
-    total: float
-    degrees: tuple[float, ...] = ()
-
-    @property
-    def term_costs(self) -> Floats:
-        """Rise in RSS without each term, the others fitted again: (M,)."""
-        return term_costs(self.standardised) * self.unit
-
-    @property
-    def feature_costs(self) -> Floats:
-        """Rise in RSS without any term of each feature, the others fitted again: (d,)."""
-        return feature_costs(self.standardised, len(self.spline.feature_names)) * self.unit
 
 
 def fit_spline(
@@ -148,7 +92,7 @@ def fit_spline(
         columns, x_scaling = standardise(X, workers)
         responses, y_scaling = standardise_response(y, weights)
         with np.errstate(over="ignore", under="ignore"):  # squares of the response may be beyond the range of floats
-            unit = float(y_scaling.scale[0] ** -2.0)
+            rss_unit = float(y_scaling.scale[0] ** -2.0)
         grid = choose_candidates(columns, weights, spans, max_knots, workers)
         rows = CpuRows(columns, responses, weights, grid, workers)
         path = forward(
@@ -159,7 +103,7 @@ def fit_spline(
             rules=rules,
             scale=x_scaling.scale,
             interactions=None if degree == 1 else _interactions(options, degree, columns, spans),
-            unit=unit,
+            unit=rss_unit,
             report=report,
         )
         prefixes = rules.prefixes if len(responses) == 1 else rules.prefixes_many
@@ -169,32 +113,25 @@ def fit_spline(
 
         knots = _find_knots(path.terms, X, columns, workers)
 
-    rss, null_rss = float(fitted.rss.sum()), path.null_rss
-    score, null_score = gcv(rss, total, len(chosen), penalty), gcv(null_rss, total, 1, penalty)
     slopes = path.slopes * x_scaling.scale
     forward_terms = tuple(_term(hinges, knots, slopes, path.terms.product) for hinges in path.terms.entries())
     kept = [(f, knot) for hinges in fitted.terms.entries() for f, knot, sign in hinges if sign != 0]
-    centre, scale = _feature_moments(path.opening, grid, x_scaling)
     return SplineFit(
         spline=_spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling, slopes),
-        forward_terms=forward_terms,
-        selected=chosen[1:] - 1,
         knots=tuple(knots[key] for key in dict.fromkeys(kept)),
-        rss=rss * unit,
-        gcv=score * unit,
-        # A constant response leaves nothing to explain.
-        rsq=1 - rss / null_rss if null_rss > 0 else 0.0,
-        grsq=1 - score / null_score if null_rss > 0 else 0.0,
-        steps=path.steps,
-        stopped=path.stopped,
-        pruning=pruned,
-        standardised=fitted,
-        unit=unit,
-        feature_centre=centre,
-        feature_scale=scale,
-        spans=spans,
-        penalty=penalty,
-        total=total,
+        quality=_quality(fitted, path.null_rss, total, penalty, rss_unit),
+        features=_feature_moments(path.opening, grid, x_scaling),
+        selection=Selection(
+            forward_terms=forward_terms,
+            selected=chosen[1:] - 1,
+            steps=path.steps,
+            stopped=path.stopped,
+            observations=total,
+            spans=spans,
+            penalty=penalty,
+            gcv_by_degree=(),
+        ),
+        standardised=StandardisedSearch(pruning=pruned, refit=fitted, rss_unit=rss_unit),
     )
 
 
@@ -207,22 +144,22 @@ def _fit_best_degree(
     report: Callable[[Step], None] | None,
 ) -> SplineFit:
     """Raise the degree while GCV falls by more than 1 %, which charges more for the knots of interactions."""
-    most = min(MOST_AUTO_DEGREE, X.shape[1] if options.interacting is None else len(options.interacting))
+    max_degree = min(MAX_AUTO_DEGREE, X.shape[1] if options.interacting is None else len(options.interacting))
     best: SplineFit | None = None
     tried: list[float] = []
-    for degree in range(1, max(most, 1) + 1):
+    for degree in range(1, max(max_degree, 1) + 1):
         chosen = replace(options, max_degree=degree)
         fit = fit_spline(X, y, weights=weights, names=names, options=chosen, report=report)
-        tried.append(fit.gcv)
-        if best is not None and not fit.gcv < LEAST_DEGREE_GAIN * best.gcv:
+        tried.append(fit.quality.gcv)
+        if best is not None and not fit.quality.gcv < MAX_GCV_RATIO * best.quality.gcv:
             break
         best = fit
     assert best is not None
-    return replace(best, degrees=tuple(tried))
+    return replace(best, selection=replace(best.selection, gcv_by_degree=tuple(tried)))
 
 
 def default_max_terms(features: int, degree: int) -> int:
-    """Most terms of the forward pass, with the intercept: twice as many where interactions need them."""
+    """Maximum number of terms of the forward pass, with the intercept: twice as many where interactions need them."""
     return min(200, max(20 if degree == 1 else 40, 2 * features)) + 1
 
 
@@ -251,13 +188,26 @@ def _term(hinges: Hinges, knots: dict[tuple[int, float], Knot], slopes: Floats, 
     return Min(found, tuple(float(slopes[h.feature] / slopes[found[0].feature]) for h in found))
 
 
-def _feature_moments(opening: Opening, grid: CandidateGrid, scaling: Scaling) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of the features, in the units of the data; 1 for the deviation of a constant."""
+def _quality(fitted: Refit, null_rss: float, total: float, penalty: float, rss_unit: float) -> Quality:
+    """Judge the refit, whose RSS and that of the intercept alone are standardised, in the units of the data."""
+    rss = float(fitted.rss.sum())
+    score, null_score = gcv(rss, total, 1 + len(fitted.coef), penalty), gcv(null_rss, total, 1, penalty)
+    return Quality(
+        rss=rss * rss_unit,
+        gcv=score * rss_unit,
+        # A constant response leaves nothing to explain.
+        rsq=1 - rss / null_rss if null_rss > 0 else 0.0,
+        grsq=1 - score / null_score if null_rss > 0 else 0.0,
+    )
+
+
+def _feature_moments(opening: Opening, grid: CandidateGrid, scaling: Scaling) -> FeatureMoments:
+    """Mean and std of the features, in the units of the data; 1 for the std of a constant."""
     mean = opening.sums[grid.linear] / opening.total
     variance = opening.norms[grid.linear] / opening.total - mean**2
-    deviation = np.sqrt(np.maximum(variance, 0.0)) / scaling.scale
-    usable = np.isfinite(deviation) & (deviation > 0)
-    return (mean + scaling.centre) / scaling.scale, np.where(usable, deviation, 1.0)
+    std = np.sqrt(np.maximum(variance, 0.0)) / scaling.scale
+    usable = np.isfinite(std) & (std > 0)
+    return FeatureMoments(centre=(mean + scaling.centre) / scaling.scale, std=np.where(usable, std, 1.0))
 
 
 def _find_knots(
@@ -268,7 +218,7 @@ def _find_knots(
     found: dict[tuple[int, float], Knot] = {}
 
     def look_up(f: int, knot: float) -> None:
-        rows = np.empty(MOST_KNOT_ROWS, dtype=np.intp)
+        rows = np.empty(MAX_KNOT_ROWS, dtype=np.intp)
         count = rows_at(columns[f], knot, rows)
         rows = rows[:count].copy()
         found[f, knot] = Knot(feature=f, value=float(X[rows[0], f]), count=count, rows=rows)

@@ -22,7 +22,10 @@ from knotwork.spline.rules import Rules, gcv
 
 @dataclass(frozen=True)
 class Step:
-    """One step of the search: how many terms there are after it (with the intercept) and what they reach."""
+    """One step of the search: how many terms there are after it (with the intercept) and what they reach.
+
+    rss : in squared units of the responses, summed over them
+    """
 
     terms: int
     rss: float

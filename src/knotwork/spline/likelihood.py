@@ -16,11 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import CHUNK, Floats
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.errors import DataError
-from knotwork.spline.fit import FitOptions, Knot, SplineFit, default_max_terms, fit_spline
+from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.forward import Step
 from knotwork.spline.logits import SETTLED, LogitFit, fit_logits
 from knotwork.spline.model import Spline, Term
+from knotwork.spline.result import Knot, SplineFit
 
 
 @dataclass(frozen=True)
@@ -50,14 +52,9 @@ class ClassFit:
         return self.search.knots
 
     @property
-    def feature_centre(self) -> Floats:
-        """Means of the features: (d,)."""
-        return self.search.feature_centre
-
-    @property
-    def feature_scale(self) -> Floats:
-        """Deviations of the features: (d,)."""
-        return self.search.feature_scale
+    def features(self) -> FeatureMoments:
+        """Mean and std of the features."""
+        return self.search.features
 
 
 def fit_classes(
@@ -131,7 +128,7 @@ def fit_terms(
     basis = evaluate_terms(terms, X)
     weight = np.ones(len(X)) if weights is None else weights
     units = [
-        search.feature_scale[term.features[0]] if len(term.features) == 1 else _deviation(column, weight) or 1.0
+        search.features.std[term.features[0]] if len(term.features) == 1 else _std(column, weight) or 1.0
         for term, column in zip(terms, basis.T, strict=True)
     ]
     return fit_logits(basis, codes, classes, weight, ridge, np.array(units), settled)
@@ -144,7 +141,7 @@ def class_shares(codes: NDArray[np.intp], classes: int, weights: Floats | None) 
 
 
 def default_terms(rows: int, features: int, degree: int) -> int:
-    """Most terms of the search: as in regression, but no fewer than √N, because a label says less than a number."""
+    """Maximum number of terms of the search: as in regression, but at least √N; a label says less than a number."""
     return max(default_max_terms(features, degree), min(200, int(np.sqrt(rows))) + 1)
 
 
@@ -170,6 +167,6 @@ def evaluate_terms(terms: Sequence[Term], X: NDArray[np.floating]) -> Floats:
     return columns
 
 
-def _deviation(column: Floats, weights: Floats) -> float:
+def _std(column: Floats, weights: Floats) -> float:
     mean = weights @ column / weights.sum()
     return float(np.sqrt(weights @ np.square(column - mean) / weights.sum()))

@@ -89,8 +89,8 @@ def test_many_inputs_are_sampled_and_say_so():
         (nn.Sequential(nn.Linear(1, 2), nn.ReLU()), (0, 1), "end with a Linear, got Linear → ReLU"),
         (nn.Sequential(nn.ReLU(), nn.Linear(1, 2)), (0, 1), "must alternate"),
         (nn.Linear(1, 2), (0, 1), "must be an nn.Sequential"),
-        (nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)), (1, 0), "each least below its greatest"),
-        (nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)), 3, r"box must be \(least, greatest\)"),
+        (nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)), (1, 0), "each minimum first"),
+        (nn.Sequential(nn.Linear(1, 2), nn.ReLU(), nn.Linear(2, 1)), 3, r"box must be \(minimum, maximum\)"),
     ],
 )
 def test_what_cannot_be_taken_apart_is_refused(net, box, message):

@@ -390,7 +390,11 @@ def refuse(model, message, data, head="head", **options):
         (lambda: Net(nn.Linear(128, 10, bias=False)), "must have a bias", {}),
         (lambda: Net(nn.Linear(128, 10).requires_grad_(False)), "is frozen", {}),
         (lambda: Net(nn.Linear(128, 10, device="meta")), "'head.weight' without data", {}),
-        (Net, "hidden layer 1 needs a width of at least 20 to carry the outputs, got 4", {"hidden": (32, 4)}),
+        (
+            lambda: Net(nn.Sequential(nn.Linear(128, 30), nn.ReLU(), nn.Linear(30, 1), nn.ReLU(), nn.Linear(1, 10))),
+            "hidden layer 1 needs a width of at least 2 to carry the outputs, got 1",
+            {},
+        ),
         (Net, "hidden must be widths", {"hidden": ()}),
         (Net, "outputs is for a new head", {"outputs": 3}),
         (Net, "max_features must be at least 2, got 1", {"max_features": 1}),

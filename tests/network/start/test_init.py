@@ -309,8 +309,8 @@ MODULES = {
     "layer norm": (lambda: between(nn.LayerNorm(9), nn.ReLU()), "LayerNorm at '1'"),
     "instance norm": (lambda: between(nn.ReLU(), nn.InstanceNorm1d(9)), "InstanceNorm1d at '2'"),
     "convolution": (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), *between(nn.ReLU())),
-                    "cannot be held by Conv2d; activations that can: relu, leaky_relu"),
-    "embedding": (lambda: nn.Sequential(nn.Embedding(3, 4), *between(nn.ReLU())), "cannot be held by Embedding"),
+                    "made of Linear layers and activations .* got Conv2d at '0'"),
+    "embedding": (lambda: nn.Sequential(nn.Embedding(3, 4), *between(nn.ReLU())), "got Embedding at '0'"),
     "tanh": (lambda: between(nn.Tanh()), "cannot be held by Tanh; activations that can: relu"),
     "slope of one": (lambda: between(nn.LeakyReLU(1.0)), "must not be ±1"),
     "wrong input width": (lambda: chain(5, 9, 1), r"first Linear takes 5 features, got X of shape \(300, 4\)"),
@@ -399,4 +399,4 @@ def test_data_and_options_that_make_no_sense_are_refused(change, options, messag
 
 def test_a_first_layer_that_cannot_hold_a_line_is_refused():
     X, _ = data()
-    refuse(chain(4, 1, 2, 1), X, 3 * X[:, 0], "first hidden layer of 1 units cannot hold any term")
+    refuse(chain(4, 1, 2, 1), X, 3 * X[:, 0], "hidden layers of \\(1, 2\\) units cannot hold any term")

@@ -1,44 +1,89 @@
-"""Units of a network that weigh the same on both sides, so that an optimiser's steps suit them."""
+"""Units of a network that weigh the same on both sides, so that an optimiser's steps suit them.
+
+ReLU and its leaky kin are positively homogeneous: a unit with s times the input weights and 1/s times the output
+weights is the same unit. Powers of two for s change no bit of the function.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
 import torch
+from scipy import sparse
 from torch import nn
 
+from knotwork.arrays import Floats
+from knotwork.errors import NetworkError
+from knotwork.network.chain import read_layer, working_layers
+
 # Rescaling a layer changes what its neighbours weigh; the sweeps end when nothing moves, or here.
-MOST_SWEEPS = 50
+MAX_SWEEPS = 50
+
+
+def balancing_scales(weights: Sequence[Any]) -> list[Floats]:
+    """Return a power of two for every hidden unit that brings its maximum weights in and out together.
+
+    ``weights`` are those of the layers, (out, in) dense or sparse, the output layer last. A unit that adds nothing yet
+    only has its inputs brought to size one. Euclidean norms, with the biases or without, train no better.
+
+    >>> balancing_scales([np.array([[4.0]]), np.array([[0.25]])])
+    [array([0.25])]
+    """
+    entries = [_entries(weight) for weight in weights]
+    scales = [np.ones(weight.shape[0]) for weight in weights]  # those of the outputs stay one
+    for _ in range(MAX_SWEEPS):
+        changed = False
+        for k in reversed(range(len(weights) - 1)):
+            (unit, before, size), (after, unit_read, size_read) = entries[k], entries[k + 1]
+            inward = _maxima(unit, size / scales[k - 1][before] if k > 0 else size, len(scales[k]))
+            outward = _maxima(unit_read, size_read * scales[k + 1][after], len(scales[k]))
+            target = np.divide(1.0, inward, out=np.zeros_like(inward), where=inward > 0)
+            target = np.where(outward > 0, outward, target)
+            ratio = np.divide(target, inward, out=np.ones_like(inward), where=inward > 0)
+            fresh = np.exp2(np.clip(np.round(np.log2(ratio) / 2), -500, 500))
+            changed = changed or not np.array_equal(fresh, scales[k])
+            scales[k] = fresh
+        if not changed:
+            break
+    return scales[:-1]
+
+
+def _entries(weight: Any) -> tuple[Any, Any, Floats]:
+    """Return row, column and size of what is not zero."""
+    found = sparse.coo_array(weight)
+    return found.row, found.col, np.abs(found.data)
+
+
+def _maxima(place: Any, size: Floats, count: int) -> Floats:
+    """Return the maximum size at each place, zero where there is none: (count,)."""
+    maxima = np.zeros(count)
+    np.maximum.at(maxima, place, size)
+    return maxima
 
 
 def balance_(net: nn.Module) -> None:
-    """Rescale hidden units in place, by powers of two, so that what goes in and what comes out weigh the same.
+    """Balance the hidden units of a network in place.
 
-    ReLU and its leaky kin are positively homogeneous: a unit with s times the input weights and 1/s times the output
-    weights is the same unit. A converted network may carry values of the data's own size inside, far from those that an
-    optimiser's step is made for. Networks that are not such a chain are left alone.
+    A converted network may carry values of the data's own size inside, far from those that an optimiser's step is made
+    for. Networks that are not a chain of Linear layers and homogeneous activations are left alone.
     """
-    modules = [m for m in net.children() if not isinstance(m, (nn.Dropout, nn.Identity))]
-    if not isinstance(net, nn.Sequential) or not all(
-        isinstance(m, (nn.Linear, nn.ReLU, nn.LeakyReLU, nn.PReLU)) for m in modules
-    ):
+    try:
+        working = [layer for _, layer in working_layers(net)]
+    except NetworkError:
         return
-    triples = list(zip(modules, modules[1:], modules[2:], strict=False))
-    pairs = [(a, b) for a, _, b in triples if isinstance(a, nn.Linear) and isinstance(b, nn.Linear)]
-    for _ in range(MOST_SWEEPS):
-        changed = [_balance_pair_(first, second) for first, second in reversed(pairs)]
-        if not any(changed):
-            return
-
-
-def _balance_pair_(first: nn.Linear, second: nn.Linear) -> bool:
-    """Balance the units between two layers; return whether any changed."""
+    if len(working) > 1 and isinstance(working[1], nn.Linear):  # a map of the inputs in front
+        working = working[1:]
+    linears = [m for m in working[::2] if isinstance(m, nn.Linear)]
+    homogeneous = all(isinstance(m, (nn.ReLU, nn.LeakyReLU, nn.PReLU)) for m in working[1::2])
+    if not (isinstance(net, nn.Sequential) and homogeneous and 2 * len(linears) == len(working) + 1):
+        return
+    scales = balancing_scales([read_layer(linear).weight.numpy() for linear in linears])
     with torch.no_grad():
-        inward = torch.sqrt(first.weight.square().sum(dim=1) + first.bias.square())
-        outward = torch.linalg.vector_norm(second.weight, dim=0)
-        # A unit that adds nothing yet only has its inputs brought to size one.
-        target = torch.where(outward > 0, outward, 1 / inward)
-        scale = torch.exp2(torch.round(torch.log2(target / inward) / 2))
-        scale = torch.where((inward > 0) & torch.isfinite(scale), scale, torch.ones_like(scale))
-        first.weight.mul_(scale[:, None])
-        first.bias.mul_(scale)
-        second.weight.div_(scale)
-        return bool((scale != 1).any())
+        for first, second, scale in zip(linears, linears[1:], scales, strict=False):
+            factor = torch.from_numpy(scale).to(first.weight)
+            first.weight.mul_(factor[:, None])
+            if first.bias is not None:
+                first.bias.mul_(factor)
+            second.weight.div_(factor)

@@ -9,17 +9,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates
+from knotwork.data.feature_moments import FeatureMoments
 from knotwork.errors import DataError, NetworkError
 from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Conversion, Layer, build
-from knotwork.network.compile.assemble import box_sides, spline_chain
-from knotwork.network.compile.piecewise import piecewise_chain, rescale_piecewise
+from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import require_piecewise_linear
-from knotwork.network.rewire import centred_inputs, folded_inputs, standardised_inputs
-from knotwork.pwl.through import Function
+from knotwork.network.rewire import (
+    centred_inputs,
+    far_centre,
+    folded_inputs,
+    shifted,
+    standardised_inputs,
+    with_centring,
+)
+from knotwork.pwl.boxes import read_box
+from knotwork.pwl.through import Function, inputs_of, of_inputs, outputs_of
 from knotwork.resolve import Resolved, resolve
-from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term, knots_by_feature
+from knotwork.spline.model import Spline, knots_by_feature
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -44,12 +52,12 @@ def to_network(
     activation : "relu", "leaky_relu", "prelu" (exact), "softplus", "silu", "gelu", "elu" (within ``tolerance``),
         "relu6", "hardtanh" (exact on ``box``), or a module of those. None is that of the model's trained network, and
         "relu" for models without one. A trained network keeps its own
-    fold : True takes raw features; where the table of a trained network lies more than 1000 stds from zero, a first
-        layer takes off the centres, because weights that did it would round. False puts a frozen affine layer first
-        that standardises the features, which suits training
+    fold : True takes raw features; where the table of a trained network, a lattice or a sum of maxima lies more than
+        1000 stds from zero, a first layer takes off the centres, because weights that did it would round. False puts a
+        frozen affine layer first that standardises the features, which suits training
     dtype : of the parameters; the default of torch if None
-    tolerance : most by which any output may be off; None is 1e-3 of the size of the function's parts
-    box : (least, greatest), each a number or one per feature
+    tolerance : maximum by which any output may be off; None is 1e-3 of the size of the function's parts
+    box : (minimum, maximum), each a number or one per feature
 
     Returns
     -------
@@ -83,7 +91,7 @@ def to_network(
     else:
         assert parts.function is not None
         rule = activation_rule("relu" if activation is None else activation)
-        chain = _converted(parts.function, parts.feature_units, rule, fold, tolerance, box)
+        chain = _converted(parts.function, parts.features, rule, fold, tolerance, box)
     conversion = replace(chain.conversion, link=parts.link, encoder=parts.encoder)
     return build(replace(chain, conversion=conversion), dtype)
 
@@ -126,89 +134,40 @@ def _trained(
                 f"{name}={value!r}; leave it out"
             )
     chain = replace(parts.network, conversion=Conversion())
-    units = parts.feature_units
+    features = parts.features
     if fold:
         chain = folded_inputs(chain)
-        return chain if units is None else centred_inputs(chain, *units)
-    return chain if units is None else standardised_inputs(chain, *units)
+        return chain if features is None else centred_inputs(chain, features)
+    return chain if features is None else standardised_inputs(chain, features)
 
 
 def _converted(
-    function: Function,
-    units: tuple[Floats, Floats] | None,
-    rule: Activation,
-    fold: bool,
-    tolerance: float | None,
-    box: Any,
+    function: Function, features: FeatureMoments | None, rule: Activation, fold: bool, tolerance: float | None, box: Any
 ) -> Chain:
     """Return the chain of a function, raw features in or behind a map that standardises them."""
     if fold:
-        return _chain(function, rule, tolerance, box)
-    centre, scale = units if units is not None else _knot_units(function)
-    inner = _rescale(function, centre, scale)
-    sides = None if box is None else box_sides(box, len(centre))
-    chain = _chain(inner, rule, tolerance, None if sides is None else (sides - centre) / scale)
-    conversion = chain.conversion
-    if sides is not None and conversion.box is not None:
-        conversion = replace(conversion, box=torch.from_numpy(sides))
-    prefix = Layer(torch.diag(torch.from_numpy(1 / scale)), torch.from_numpy(-centre / scale))
-    return replace(chain, prefix=prefix, conversion=conversion)
+        centre = None if isinstance(function, Spline) or features is None else far_centre(features)
+        if centre is None or box is not None:  # knots are taken off exactly
+            return function_chain(function, rule, tolerance=tolerance, box=box)
+        near = of_inputs(function, shifted(centre), ())
+        return with_centring(function_chain(near, rule, tolerance=tolerance), centre)
+    d, outputs = inputs_of(function), outputs_of(function)
+    moments = _knot_moments(function, d) if features is None else features
+    c = Coordinates.of_features(moments.centre, moments.std, outputs)
+    inner_box = None if box is None else c.features(read_box(box, d, flat=True))
+    chain = function_chain(function.in_coordinates(c), rule, tolerance=tolerance, box=inner_box)
+    if chain.conversion.box is not None:
+        raw = torch.from_numpy(read_box(box, d, flat=True))
+        chain = replace(chain, conversion=replace(chain.conversion, box=raw))
+    prefix = Layer(torch.diag(torch.from_numpy(1 / c.x_scale)), torch.from_numpy(-c.x_centre / c.x_scale))
+    return replace(chain, prefix=prefix)
 
 
-def _chain(function: Function, rule: Activation, tolerance: float | None, box: Any) -> Chain:
-    if isinstance(function, Spline):
-        return spline_chain(function, rule, tolerance=tolerance, box=box)
-    sides = None if box is None else box_sides(box, function.inputs)
-    return piecewise_chain(function, rule, tolerance=tolerance, sides=sides)
-
-
-def _rescale(function: Function, centre: Floats, scale: Floats) -> Function:
-    if isinstance(function, Spline):
-        return rescale_spline(function, centre, scale)
-    return rescale_piecewise(function, centre, scale)
-
-
-def _knot_units(function: Function) -> tuple[Floats, Floats]:
+def _knot_moments(function: Function, features: int) -> FeatureMoments:
     """Centre and scale of the features by the knots of a function whose data nobody remembers."""
-    if not isinstance(function, Spline):  # nothing says where its data lie
-        return np.zeros(function.inputs), np.ones(function.inputs)
-    d = len(function.feature_names)
-    centre, scale = np.zeros(d), np.ones(d)
-    for f, knots in knots_by_feature(function.terms).items():
-        centre[f] = np.mean(knots)
-        scale[f] = np.std(knots) or abs(centre[f]) or 1.0
-    return centre, scale
-
-
-def rescale_spline(
-    spline: Spline, centre: Floats, scale: Floats, y_centre: Floats | float = 0.0, y_scale: Floats | float = 1.0
-) -> Spline:
-    """Return g with g((x − centre)/scale) = (f(x) − y_centre)/y_scale.
-
-    The first slope of a Min stays; the others take the ratio of the scales, so that powers of two are exact.
-    """
-
-    def moved(hinge: Hinge) -> Hinge:
-        f = hinge.feature
-        return Hinge(f, float((hinge.knot - centre[f]) / scale[f]), hinge.sign)
-
-    terms: list[Term] = []
-    intercept = spline.intercept.copy()
-    coef = spline.coef.copy()
-    for m, term in enumerate(spline.terms):
-        first = term.features[0]
-        match term:
-            case Linear():
-                intercept += spline.coef[m] * centre[first]
-                terms.append(term)
-            case Hinge():
-                terms.append(moved(term))
-            case Min():
-                ratios = [float(scale[f] / scale[first]) for f in term.features]
-                slopes = tuple(slope * ratio for slope, ratio in zip(term.slopes, ratios, strict=True))
-                terms.append(Min(tuple(map(moved, term.hinges)), slopes))
-            case Product():
-                coef[m] *= np.prod(scale[list(term.features[1:])])
-                terms.append(Product(tuple(map(moved, term.hinges))))
-        coef[m] *= scale[first]
-    return Spline(tuple(terms), (intercept - y_centre) / y_scale, coef / y_scale, spline.feature_names)
+    centre, scale = np.zeros(features), np.ones(features)
+    if isinstance(function, Spline):  # nothing says where the data of the others lie
+        for f, knots in knots_by_feature(function.terms).items():
+            centre[f] = np.mean(knots)
+            scale[f] = np.std(knots) or abs(centre[f]) or 1.0
+    return FeatureMoments(centre, scale)

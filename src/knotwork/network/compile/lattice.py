@@ -1,4 +1,4 @@
-"""From minima of maxima of affine functions to a chain that computes them.
+"""The units of minima of maxima of affine functions, layer by layer.
 
 max(x, y) = x + R(y − x) and min(x, y) = x − R(x − y) cost one unit each, plus what it takes to carry x on:
 
@@ -15,23 +15,18 @@ unit more for every R, and hold the same function exactly.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from scipy import sparse
 
 from knotwork.arrays import Floats
-from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, Kind
-from knotwork.network.chain import Chain, Conversion, Layer
+from knotwork.network.compile.lower import Ideal, IdealLayer
 from knotwork.network.compile.pairing import Level, Plan, plan_pairs
-from knotwork.network.compile.scaling import Ideal, scale_units
-
-# Weights beyond which dense layers are refused: 4 GB in double precision.
-MOST_WEIGHTS = 500_000_000
+from knotwork.pwl.lattice import LatticePWL, Sets
+from knotwork.pwl.maxsum import MaxSum
 
 Key = tuple[str, int]
 
@@ -54,43 +49,33 @@ class Step:
     split: bool
 
 
-def lattice_chain(
-    theta: Floats,
-    groups: Sequence[Sequence[Sequence[int]]],
-    combine: Floats,
-    rule: Activation,
-    *,
-    tolerance: float | None = None,
-    sides: Floats | None = None,
-) -> Chain:
-    """Write sums of minima of maxima as a chain.
-
-    theta : (P, d + 1); groups[g] : the sets of the g-th minimum of maxima; combine : (outputs, groups)
-    """
+def lattice_units(function: LatticePWL | MaxSum, rule: Activation) -> Ideal:
+    """Write minima of maxima, or sums of maxima, as units."""
+    theta, groups, combine = groups_of(function)
     plan, steps = planned_steps(theta, groups, rule)
-    widths = [theta.shape[1] - 1, *(_width(step, rule) for step in steps)]
-    weights = sum(a * b for a, b in itertools.pairwise(widths))
-    if weights > MOST_WEIGHTS:
-        raise NetworkError(
-            f"dense layers of this function would hold {weights:.3g} weights, at most {MOST_WEIGHTS:.3g} are built; "
-            f"simplify() it first, or use fewer pieces or smaller sets"
-        )
     layers, output = _ideal_layers(plan, steps, theta, rule)
-    weight, bias = combine @ output[0], combine @ output[1]
-    ideal = Ideal(tuple(layers), (weight, bias), np.abs(combine).sum(axis=1))
-    scaled, bound = scale_units(ideal, rule, theta, tolerance=tolerance, sides=sides)
-    *hidden, out = (Layer(torch.from_numpy(w), torch.from_numpy(b)) for w, b in scaled)
-    return Chain(
-        hidden=tuple(hidden),
-        output=out,
-        activation=rule,
-        modules=tuple(rule.new_module() for _ in hidden),
-        conversion=Conversion(bound=bound, box=None if rule.kind is not Kind.BOXED else _tensor(sides)),
-    )
+    # Maxima and minima hand errors on without enlarging them, so that every layer adds no more than those of a bend and
+    # of the line beside it.
+    gain = len(layers) * max(float(np.abs(combine).sum(axis=1).max()), np.finfo(float).tiny)
+    gain *= (rule.error + rule.line_error) / rule.unit_error if rule.unit_error > 0 else 1.0
+    hidden = tuple(IdealLayer(weight, bias, np.full(len(bias), gain)) for weight, bias in layers)
+    bends = any(kind == "new" for step in steps for kind, _ in step.keys)
+    size = float(np.abs(theta).max()) or 1.0
+    return Ideal(hidden, combine @ output[0], combine @ output[1], size=size, bends=bends)
 
 
-def _tensor(sides: Floats | None) -> torch.Tensor | None:
-    return None if sides is None else torch.from_numpy(sides.copy())
+def groups_of(function: LatticePWL | MaxSum) -> tuple[Floats, tuple[Sets, ...], Floats]:
+    """Return pieces (P, d + 1), groups of sets, and what each group adds to each output (outputs, groups)."""
+    if isinstance(function, LatticePWL):
+        return function.theta, function.outputs, np.eye(len(function.outputs))
+    groups: tuple[Sets, ...] = tuple((g,) for g in function.groups)
+    combine = function.coef.T
+    sloped = np.flatnonzero(function.affine.any(axis=1))
+    # The affine part of an output is one more piece, in a group of its own.
+    first = len(function.theta)
+    groups += tuple((((first + k),),) for k in range(len(sloped)))
+    extra = np.eye(len(function.affine))[:, sloped]
+    return np.concatenate([function.theta, function.affine[sloped]]), groups, np.hstack([combine, extra])
 
 
 def planned_steps(

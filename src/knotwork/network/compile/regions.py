@@ -14,7 +14,7 @@ from torch import nn
 
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
-from knotwork.network.layers import read_layers
+from knotwork.network.chain import read_chain
 from knotwork.pwl.boxes import read_box
 from knotwork.pwl.cells import box_cell, cut
 from knotwork.pwl.pieces import Piece, Pieces
@@ -38,8 +38,6 @@ def activation_bends(activation: nn.Module) -> Bends:
     if isinstance(activation, nn.LeakyReLU):
         slope = float(activation.negative_slope)
     elif isinstance(activation, nn.PReLU):
-        if activation.weight.numel() != 1:
-            raise NetworkError(f"PReLU must have one slope for all units, got {activation.weight.numel()}")
         slope = float(activation.weight.detach())
     elif isinstance(activation, nn.Hardtanh):  # ReLU6 too
         low, high = float(activation.min_val), float(activation.max_val)
@@ -74,9 +72,9 @@ def from_network(net: nn.Module, box: Any, *, samples: int = 4096, random_state:
     >>> np.unique([piece.theta.round(6).tolist()[0] for piece in pieces.pieces], axis=0).tolist()
     [[0.0, -1.0], [0.0, 1.0], [2.0, 0.0]]
     """
-    layers, activations = read_layers(net)
-    bends = [activation_bends(a) for a in activations]
-    maps = [(layer.weight.numpy(), layer.bias.numpy()) for layer in layers]
+    chain = read_chain(net).without_prefix()
+    bends = [activation_bends(module) for module in chain.modules]
+    maps = [(layer.weight.numpy(), layer.bias.numpy()) for layer in chain.layers]
     sides = read_box(box, maps[0][0].shape[1])
     if sides.shape[1] <= 2:
         return Pieces(tuple(_all_pieces(maps, bends, sides)))

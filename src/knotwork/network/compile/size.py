@@ -8,11 +8,9 @@ from typing import Any
 from torch import nn
 
 from knotwork.network.activations import activation_rule
-from knotwork.network.compile.assemble import spline_chain
 from knotwork.network.compile.convert import own_activation, resolve_network
-from knotwork.network.compile.lattice import step_widths
-from knotwork.network.compile.piecewise import groups_of
-from knotwork.network.compile.published import published_widths
+from knotwork.network.compile.lattice import groups_of, step_widths
+from knotwork.network.compile.units import spline_units
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.spline.model import Spline
 
@@ -59,8 +57,7 @@ def network_size(model: Any, activation: str | nn.Module | None = None) -> Netwo
     function, rule = parts.function, activation_rule("relu" if activation is None else activation)
     assert function is not None
     if isinstance(function, Spline):
-        # Widths do not depend on the box that saturating activations ask for.
-        widths = spline_chain(function, rule, box=(0.0, 1.0)).widths
+        widths = spline_units(function, rule).widths
         return NetworkSize(widths, len(widths))
     theta, groups, _ = groups_of(function)
     most_sets = max(len(sets) for sets in groups)
@@ -70,11 +67,24 @@ def network_size(model: Any, activation: str | nn.Module | None = None) -> Netwo
     return NetworkSize(step_widths(theta, groups, rule), bound, published)
 
 
-def arora_units(lattice: LatticePWL) -> int:
-    """Units that Arora et al. (2018, lemma D.3) grant: 4(2m − 1) for a maximum of m values, per set and per output."""
-    return sum(4 * (2 * len(sets) - 1) + sum(4 * (2 * len(s) - 1) for s in sets) for sets in lattice.outputs)
+def published_widths(lattice: LatticePWL) -> tuple[int, ...]:
+    """Units of each hidden layer with four units a pair and nothing shared between sets."""
+    return tuple(sum(2 if a == b else 4 for a, b in pairs) for _, pairs in published_levels(lattice))
 
 
-def arora_layers(lattice: LatticePWL) -> int:
-    """Hidden layers that suffice for any function of d features: ⌈log₂(d + 1)⌉ (Arora et al. 2018, theorem 2.1)."""
-    return lattice.inputs.bit_length()
+def published_levels(lattice: LatticePWL) -> list[tuple[int, list[tuple[int, int]]]]:
+    """Pairs of places of each level: first within sets (sense +1), then within outputs (−1); (a, a) is carried on."""
+    sizes = [[len(s) for s in sets] for sets in lattice.outputs]
+    levels: list[tuple[int, list[tuple[int, int]]]] = []
+    counts = [n for sets in sizes for n in sets]
+    for sense, run in ((1, counts), (-1, [len(sets) for sets in sizes])):
+        run = list(run)
+        while max(run) > 1 or (not levels and sense < 0):
+            pairs: list[tuple[int, int]] = []
+            start = 0
+            for n in run:
+                pairs += [(start + k, start + min(k + 1, n - 1)) for k in range(0, n, 2)]
+                start += n
+            run = [-(-n // 2) for n in run]
+            levels.append((sense, pairs))
+    return levels

@@ -18,9 +18,8 @@ from torch import nn
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 from knotwork.network.activations import activation_rule
-from knotwork.network.chain import Chain, Conversion, Layer, build, placement
+from knotwork.network.chain import Chain, Conversion, Layer, build, placement, read_chain
 from knotwork.network.compile.interpolants import Curve, Interpolant, interpolate, smooth_curve
-from knotwork.network.layers import read_layers
 from knotwork.pwl.boxes import affine_range, read_box
 
 
@@ -61,11 +60,11 @@ def to_relu(
     """
     if not 0 < tolerance < np.inf:
         raise NetworkError(f"tolerance must be positive, got {tolerance}")
-    layers, activations = read_layers(net)
-    if not activations:
+    chain = read_chain(net).without_prefix()
+    if not chain.modules:
         raise NetworkError("the network must have an activation to replace, got none: it is affine already")
-    curves = [smooth_curve(m) for m in activations]
-    maps = [(layer.weight.numpy(), layer.bias.numpy()) for layer in layers]
+    curves = [smooth_curve(module.double()) for module in chain.modules]
+    maps = [(layer.weight.numpy(), layer.bias.numpy()) for layer in chain.layers]
     sides = read_box(box, maps[0][0].shape[1])
     gains = _gains(maps, curves)
     share = _shares(gains, curves, tolerance)
@@ -93,16 +92,14 @@ def to_relu(
         pieces.append(sum(len(part.knots) - 1 for part in parts))
     weight, bias = maps[-1]
     bound = float((np.abs(weight) @ error).max())
-    rule = activation_rule("relu")
-    chain = Chain(
-        hidden=tuple(Layer(torch.from_numpy(w), torch.from_numpy(b)) for w, b in hidden),
-        output=Layer(torch.from_numpy(weight @ read[0]), torch.from_numpy(weight @ read[1] + bias)),
-        activation=rule,
-        modules=tuple(rule.new_module() for _ in hidden),
-        conversion=Conversion(bound=bound, box=torch.from_numpy(sides.copy())),
+    layers = [*hidden, (weight @ read[0], weight @ read[1] + bias)]
+    relu = Chain.of(
+        [Layer(torch.from_numpy(w), torch.from_numpy(b)) for w, b in layers],
+        activation_rule("relu"),
+        Conversion(bound=bound, box=torch.from_numpy(sides.copy())),
     )
     dtype, device = placement(net)
-    made = build(chain, dtype, device)
+    made = build(relu, dtype, device)
     return ReluReport(made, bound, _observed(net, made, sides, samples, random_state), tuple(pieces))
 
 

@@ -12,7 +12,7 @@ kept (1; 2 for smooth activations):
 
 - layer 1: r for each distinct hinge, the two of a reflected pair being the same; 2 for each linear feature
 - layer k ≥ 2: r for each distinct set of the first k hinges of a term, q for each distinct value that terms of more
-  than k hinges keep (the least of their first k − 1, every hinge from the (k + 1)th on), and 2·p for the sums if any
+  than k hinges keep (the minimum of their first k − 1, every hinge from the (k + 1)th on), and 2·p for the sums if any
   term has k hinges or fewer
 
 "First" is in the order that the term lists them, which is how a search grows them, parent first; where an earlier term
@@ -26,13 +26,15 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import numpy as np
+from torch import nn
 
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
-from knotwork.network.activations import Activation, Kind
-from knotwork.spline.model import Hinge, Linear, Min, Product, Spline
+from knotwork.network.activations import Activation, Kind, activation_rule
+from knotwork.network.compile.lower import Ideal, IdealLayer
+from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term, hinges_of, knots_by_feature
 
-# A hinge of a Min and its slope; a set of them is the least of those hinges, whatever their order.
+# A hinge of a Min and its slope; a set of them is the minimum of those hinges, whatever their order.
 Part = tuple[Hinge, float]
 _Key = TypeVar("_Key")
 
@@ -41,32 +43,22 @@ _Key = TypeVar("_Key")
 class Value:
     """An affine functional of the units of a layer, Σ weights[u]·U_u + constant.
 
-    low, high : where it lies on the box
-    gains : by (layer, unit), most by which it is off when that unit is off by one
+    gains : by (layer, unit), maximum by which it is off when that unit is off by one
     """
 
     weights: dict[int, float] = field(default_factory=dict)
     constant: float = 0.0
-    low: float = 0.0
-    high: float = 0.0
     gains: dict[tuple[int, int], float] = field(default_factory=dict)
 
     def add_weights(self, factor: float, other: Value) -> None:
-        """Add a multiple of another functional of the same layer; range and gains stay, for the caller to say."""
+        """Add a multiple of another functional of the same layer; the gains stay, for the caller to say."""
         _add(self.weights, factor, other.weights)
         self.constant += factor * other.constant
-
-    def add_range(self, factor: float, other: Value) -> None:
-        """Add the range of a multiple of another value."""
-        ends = factor * other.low, factor * other.high
-        self.low += min(ends)
-        self.high += max(ends)
 
     def times(self, factor: float) -> Value:
         """Return a multiple of the value."""
         out = Value()
         out.add_weights(factor, self)
-        out.add_range(factor, self)
         _add(out.gains, abs(factor), self.gains)
         return out
 
@@ -79,17 +71,16 @@ def _add(total: dict[_Key, float], factor: float, other: Mapping[_Key, float]) -
 def _difference(a: Value, b: Value) -> Value:
     out = a.times(1.0)
     out.add_weights(-1.0, b)
-    out.add_range(-1.0, b)
     _add(out.gains, 1.0, b.gains)
     return out
 
 
-def _least(a: Value, b: Value, kept: Value, bent: Value) -> Value:
+def _minimum(kept: Value, bent: Value) -> Value:
     """Return min(a, b) = a − R(a − b), where ``kept`` is a and ``bent`` is R(a − b), one layer on."""
-    out = Value(low=min(a.low, b.low), high=min(a.high, b.high))
+    out = Value()
     out.add_weights(1.0, kept)
     out.add_weights(-1.0, bent)
-    # The error of a in both parts is the same, and the least of two numbers is off by no more than they are together:
+    # The error of a in both parts is the same, and the minimum of two numbers is off by no more than they are together:
     # the gains of a − b cover both, those of the units that keep a come on top.
     out.gains = {key: max(kept.gains.get(key, 0.0), bent.gains.get(key, 0.0)) for key in {**kept.gains, **bent.gains}}
     return out
@@ -109,91 +100,69 @@ class _Layer:
             self.inputs.append(z.times(direction))
         return self.places[name, direction]
 
-    def _value(self, name: Hashable, z: Value, coefs: Mapping[int, float], low: float, high: float) -> Value:
+    def _value(self, name: Hashable, z: Value, coefs: Mapping[int, float]) -> Value:
         weights = {self._unit(name, z, direction): coef for direction, coef in coefs.items()}
         gains = {(self.number, unit): abs(coef) for unit, coef in weights.items()}
-        return Value(weights, 0.0, low, high, {**z.gains, **gains})
+        return Value(weights, 0.0, {**z.gains, **gains})
 
     def bend(self, name: Hashable, z: Value, direction: int = 1) -> Value:
         """R(direction·z)."""
         coefs = {direction: self.rule.towards}
         if self.rule.away != 0:
             coefs[-direction] = self.rule.away
-        low, high = (z.low, z.high) if direction > 0 else (-z.high, -z.low)
-        return self._value(name, z, coefs, max(low, 0.0), max(high, 0.0))
+        return self._value(name, z, coefs)
 
     def line(self, name: Hashable, z: Value) -> Value:
         """Carry z, of any sign."""
-        return self._value(name, z, {1: self.rule.line, -1: -self.rule.line}, z.low, z.high)
+        return self._value(name, z, {1: self.rule.line, -1: -self.rule.line})
 
     def keep(self, name: Hashable, z: Value) -> Value:
         """Carry z ≥ 0."""
         if self.rule.kind is Kind.SMOOTH:  # bends near zero, while its line is exact or nearly so
             return self.line(name, z)
-        return self._value(name, z, {1: 1.0}, z.low, z.high)
+        return self._value(name, z, {1: 1.0})
 
 
-@dataclass(frozen=True)
-class LayerDraft:
-    """Units of a layer: U(weight·before + bias), ``before`` being the features or U of the layer before.
+def count_units(spline: Spline, activation: str | nn.Module = "relu") -> tuple[int, ...]:
+    """Units that a spline needs in each hidden layer; the text of this module says how many and why.
 
-    weight : (H, in); bias : (H,)
-    ends : (2, H) least and greatest of what the units take, on the box
-    gain : (H,) most by which any output is off when the unit is off by one
+    >>> a, b = Hinge(0, 1.0, 1), Hinge(1, 2.0, -1)
+    >>> count_units(Spline((a, Min((a, b), (1.0, 1.0))), [0.0], [[1.0], [1.0]], ("x", "z")))
+    (2, 3)
     """
-
-    weight: Floats
-    bias: Floats
-    ends: Floats
-    gain: Floats
+    return spline_units(spline, activation_rule(activation)).widths if spline.terms else (0,)
 
 
-@dataclass(frozen=True)
-class Draft:
-    """Layers of a spline and what its outputs are of the last: weight (p, H), bias (p,)."""
-
-    layers: tuple[LayerDraft, ...]
-    weight: Floats
-    bias: Floats
-
-    @property
-    def widths(self) -> tuple[int, ...]:
-        """Units of each layer."""
-        return tuple(len(layer.bias) for layer in self.layers)
-
-
-def draft_units(spline: Spline, rule: Activation, sides: Floats | None = None) -> Draft:
-    """Write the terms as units, shared where terms share them.
-
-    ``sides`` (2, d) is the box of the ranges; without one they mean nothing.
-    """
+def spline_units(spline: Spline, rule: Activation) -> Ideal:
+    """Write the terms as units, shared where terms share them."""
     require_piecewise_linear(spline)
-    box = np.zeros((2, len(spline.feature_names))) if sides is None else sides
     layers = [_Layer(0, rule)]
-    sums = [Value(constant=c, low=c, high=c) for c in spline.intercept.tolist()]
+    sums = [Value(constant=c) for c in spline.intercept.tolist()]
     known: dict[Hashable, Value] = {}
     pending: list[tuple[tuple[Part, ...], list[float]]] = []
     orders: dict[frozenset[Part], tuple[Part, ...]] = {}
     for term, beta in zip(spline.terms, spline.coef.tolist(), strict=True):
         match term:
             case Linear():
-                _add_term(sums, beta, layers[0].line((term.feature, 0.0), _distance(term.feature, 0.0, box)))
+                _add_term(sums, beta, layers[0].line((term.feature, 0.0), _distance(term.feature, 0.0)))
             case Hinge():
-                _add_term(sums, beta, _hinge(layers[0], term, box))
+                _add_term(sums, beta, _hinge(layers[0], term))
             case Min():
                 pending.append((_in_shared_order(term, orders), beta))
-                known |= {hinge: _hinge(layers[0], hinge, box) for hinge in term.hinges}
+                known |= {hinge: _hinge(layers[0], hinge) for hinge in term.hinges}
     for total in sums:  # coefficients of one unit may cancel, and so do its errors
         total.gains = {(0, unit): abs(weight) for unit, weight in total.weights.items()}
     if not layers[0].inputs:  # no terms: one unit that adds nothing, so that there is a layer to grow
-        layers[0].bend((0, 0.0), _distance(0, 0.0, box))
+        layers[0].bend((0, 0.0), _distance(0, 0.0))
     additive = len(pending) < len(spline.terms)
     for k in range(2, max((len(parts) for parts, _ in pending), default=1) + 1):
         layers.append(_Layer(k - 1, rule))
         additive = additive or any(len(parts) == k for parts, _ in pending)
         known, sums = _next_layer(layers[-1], k, pending, known, sums, additive)
         pending = [(parts, beta) for parts, beta in pending if len(parts) > k]
-    return _record(layers, sums, len(spline.feature_names))
+    hinges = any(beta.any() and isinstance(term, Hinge) for term, beta in zip(spline.terms, spline.coef, strict=True))
+    # The sums of a deeper network are carried whatever the coefficients are.
+    return _ideal(layers, sums, len(spline.feature_names), _size(spline), bends=hinges or len(layers) > 1)
 
 
 def require_piecewise_linear(spline: Spline) -> None:
@@ -221,21 +190,19 @@ def _in_shared_order(term: Min, orders: dict[frozenset[Part], tuple[Part, ...]])
     return parts
 
 
-def _distance(feature: int, knot: float, box: Floats) -> Value:
+def _distance(feature: int, knot: float) -> Value:
     """x[feature] − knot, a functional of the features."""
-    low, high = (box[:, feature] - knot).tolist()
-    return Value({feature: 1.0}, -knot, low, high)
+    return Value({feature: 1.0}, -knot)
 
 
-def _hinge(layer: _Layer, hinge: Hinge, box: Floats) -> Value:
+def _hinge(layer: _Layer, hinge: Hinge) -> Value:
     place = (hinge.feature, hinge.knot)
-    return layer.bend(place, _distance(*place, box), hinge.sign)
+    return layer.bend(place, _distance(*place), hinge.sign)
 
 
 def _add_term(sums: list[Value], beta: list[float], term: Value) -> None:
     for total, b in zip(sums, beta, strict=True):
         total.add_weights(b, term)
-        total.add_range(b, term)
 
 
 def _next_layer(
@@ -248,49 +215,46 @@ def _next_layer(
 ) -> tuple[dict[Hashable, Value], list[Value]]:
     """Take the k-th hinge into the terms that have one; return what the layer knows then, and the outputs' sums."""
     after: dict[Hashable, Value] = {}
-    finishing: list[tuple[list[float], Value, Value, Value]] = []
+    finishing: list[tuple[list[float], Value, Value]] = []
     for parts, beta in pending:
-        # The least of one hinge is that hinge, known by itself and without its slope.
+        # The minimum of one hinge is that hinge, known by itself and without its slope.
         name, factor = parts[0] if k == 2 else (frozenset(parts[: k - 1]), 1.0)
         hinge, slope = parts[k - 1]
         a, b = known[name].times(factor), known[hinge].times(slope)
         bent = layer.bend(frozenset(parts[:k]), _difference(a, b))
         if len(parts) == k:
-            finishing.append((beta, a, b, bent))
+            finishing.append((beta, a, bent))
         else:
             kept = layer.keep(name, known[name]).times(factor)
-            after[frozenset(parts[:k])] = _least(a, b, kept, bent)
+            after[frozenset(parts[:k])] = _minimum(kept, bent)
             after |= {later: layer.keep(later, known[later]) for later, _ in parts[k:]}
     if not additive:
         return after, sums
     carried: list[Value] = []
     for o, total in enumerate(sums):
         handed_on = total.times(1.0)
-        for beta, a, _, _ in finishing:
+        for beta, a, _ in finishing:
             # Without its gains: the error of a is in those of the term.
             handed_on.add_weights(beta[o], a)
-            handed_on.add_range(beta[o], a)
         new = layer.line(("sum", o), handed_on)
-        new.low, new.high = total.low, total.high
-        for beta, a, b, bent in finishing:
+        for beta, _, bent in finishing:
             new.add_weights(-beta[o], bent)
-            new.add_range(beta[o], Value(low=min(a.low, b.low), high=min(a.high, b.high)))
             _add(new.gains, abs(beta[o]), bent.gains)
         carried.append(new)
     return after, carried
 
 
-def _record(layers: list[_Layer], sums: list[Value], features: int) -> Draft:
-    drafts: list[LayerDraft] = []
+def _ideal(layers: list[_Layer], sums: list[Value], features: int, size: float, *, bends: bool) -> Ideal:
+    """Write values as matrices. R and the line hand errors on without enlarging them; errors of units add up."""
+    total = sum(len(layer.inputs) for layer in layers)
+    hidden: list[IdealLayer] = []
     before = features
     for layer in layers:
         units = len(layer.inputs)
-        weight, bias = _matrix(layer.inputs, before)
-        ends = np.array([[z.low for z in layer.inputs], [z.high for z in layer.inputs]])
-        gain = np.array([max(v.gains.get((layer.number, unit), 0.0) for v in sums) for unit in range(units)])
-        drafts.append(LayerDraft(weight, bias, ends, gain))
+        own = np.array([max(v.gains.get((layer.number, unit), 0.0) for v in sums) for unit in range(units)])
+        hidden.append(IdealLayer(*_matrix(layer.inputs, before), np.where(own > 0, own, 1.0) * total))
         before = units
-    return Draft(tuple(drafts), *_matrix(sums, before))
+    return Ideal(tuple(hidden), *_matrix(sums, before), size=size, bends=bends)
 
 
 def _matrix(values: list[Value], columns: int) -> tuple[Floats, Floats]:
@@ -298,3 +262,23 @@ def _matrix(values: list[Value], columns: int) -> tuple[Floats, Floats]:
     for row, value in zip(weight, values, strict=True):
         row[list(value.weights)] = list(value.weights.values())
     return weight, np.array([value.constant for value in values])
+
+
+def _size(spline: Spline) -> float:
+    """Size of the spline's parts: Σ|β|·(spread of the feature's knots), at its maximum over the outputs."""
+    knots = knots_by_feature(spline.terms)
+
+    def width(feature: int) -> float:
+        found = knots.get(feature, [])
+        spread = max(found) - min(found) if len(set(found)) > 1 else max([abs(k) for k in found], default=1.0)
+        return spread or 1.0
+
+    def size(term: Term) -> float:
+        if isinstance(term, Min):
+            return min(s * width(h.feature) for h, s in zip(hinges_of(term), term.slopes, strict=True))
+        return width(term.features[0])
+
+    total = np.zeros(spline.intercept.size)
+    for term, beta in zip(spline.terms, spline.coef, strict=True):
+        total += np.abs(beta) * size(term)
+    return float(total.max()) or 1.0

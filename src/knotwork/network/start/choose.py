@@ -1,37 +1,41 @@
-"""Where a network begins: as a spline of the data, grown to the wanted shape, or at random.
+"""Choosing a start: one function from data, hidden widths and loss to the spline that a network begins as.
 
-A spline makes a good start when it is narrow enough for the network and has no large coefficients that cancel."""
+A spline makes a good start when it is narrow enough for the network and has no large coefficients that cancel. Held-out
+rows, where there are any, choose the ridge and whether interactions pay.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from scipy.special import expit
 from torch import nn
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
-from knotwork.network.chain import Chain
-from knotwork.network.compile.assemble import count_units, spline_chain
-from knotwork.network.compile.convert import rescale_spline
-from knotwork.network.reshape import reshape_chain
-from knotwork.spline.fit import FitOptions, SplineFit, default_max_terms, fit_spline
+from knotwork.network.compile.units import count_units
+from knotwork.network.train.losses import LogLoss, Loss
+from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
 from knotwork.spline.logits import LogitFit
 from knotwork.spline.model import Hinge, Linear, Product, Spline
+from knotwork.spline.pair_test import interacting_features
+from knotwork.spline.result import SplineFit
+from knotwork.spline.workers import thread_count
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
-# data. Rows that the fit has not seen can tell which; without them the smaller one is taken.
+# data. Held-out rows can tell which; without them the smaller one is taken.
 RIDGES = (1e-3, 1e-2)
-# Ridges of logits, in the units of MarsClassifier, to be tried until rows that the fit has not seen say no; without
-# such rows the second. More than a spline alone needs: training makes logits steeper where that pays, but takes long to
-# flatten those that are too sure.
+# Ridges of logits, in the units of MarsClassifier, to be tried until held-out rows say no; without such rows the
+# second. More than a spline alone needs: training makes logits steeper where that pays, but takes long to flatten those
+# that are too sure.
 CLASS_RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03)
 # Knots of a feature that a search for logits chooses from: labels do not tell more of them apart.
 CLASS_KNOTS = 63
@@ -39,36 +43,156 @@ CLASS_KNOTS = 63
 # nothing, often tell apart as well; nothing for more classes, because the ridge keeps terms too many from doing harm.
 TWO_CLASS_PENALTY, MORE_CLASS_PENALTY = 6.0, 0.0
 # Share of the log-loss that a step towards the best logits must promise: what is left of it, training finds on its way.
-CLASS_SETTLED = 1e-2
-# Least gain in R² for which the search goes on: a network has room for terms that add little.
+CLASS_TOLERANCE = 1e-2
+# Minimum gain in R² for which the search goes on: a network has room for terms that add little.
 THRESHOLD = 1e-4
 # Terms that a search may always have, however few the rows.
-LEAST_TERMS = 21
+MIN_TERMS = 21
 # Terms of a start with interactions, and knots of a feature to choose from: more of them cost more than they gain.
 PAIR_TERMS, PAIR_KNOTS = 31, 31
+# Fewer rows make up interactions that are not there: on five tables of 200 to 400 rows a spline that may have them was
+# worse on other rows in three splits of five.
+MIN_PAIR_ROWS = 400
+# Features among which all interactions are searched for, besides those of features that a test points at.
+MAX_SEARCHED = 30
 
 
-def fit_spline_to_width(
-    X: Floats,
-    y: Floats,
-    weights: Floats | None,
-    names: Sequence[str],
-    options: FitOptions,
-    rule: Activation,
-    widths: Sequence[int],
-) -> Spline:
-    """Fit a spline with as many terms as hidden layers of these widths can hold."""
+@dataclass(frozen=True)
+class StartTask:
+    """What a start is fitted to, and the network it is fitted for.
+
+    rows, held_out : to fit to, and to choose by (None: there are no such rows)
+    weighted : whether the weights are anything but ones
+    names : of the features
+    widths, rule, coordinates, loss : the network's hidden layers, activation, coordinates of training and loss
+    """
+
+    rows: Sample
+    held_out: Sample | None
+    weighted: bool
+    names: tuple[str, ...]
+    widths: tuple[int, ...]
+    rule: Activation
+    coordinates: Coordinates
+    loss: Loss
+
+    @property
+    def weights(self) -> Floats | None:
+        """Weights of the rows, None if all count the same."""
+        return self.rows.weight if self.weighted else None
+
+    @property
+    def outputs(self) -> int:
+        """Outputs of the network."""
+        return len(self.coordinates.y_centre)
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """What a user may set of a start; None and "auto" ask for what depends on the data."""
+
+    max_terms: int | None = None
+    max_degree: int | str = "auto"
+    penalty: float | None = None
+    threshold: float = THRESHOLD
+    ridge: float | str = "auto"
+    n_jobs: int | None = None
+
+
+def choose_start(task: StartTask, options: StartOptions) -> Spline:
+    """Fit the splines to choose from, and choose by the held-out rows: (N, d) → (N, outputs)."""
+    first, *more = _degrees(task, options)
+    fit_options = FitOptions(
+        max_terms=options.max_terms, max_degree=first, penalty=options.penalty, threshold=options.threshold,
+        threads=thread_count(options.n_jobs),
+    )  # fmt: skip
+    candidates = [_first_best(_splines(task, fit_options, options.ridge), task)]
+    for degree in more:
+        for features in _interacting(task, candidates[0][0]):
+            pairs = replace(fit_options, max_degree=degree, interacting=features)
+            candidates.append(_first_best(_splines(task, pairs, options.ridge), task))
+    return min(candidates, key=lambda candidate: candidate[1])[0]
+
+
+def _degrees(task: StartTask, options: StartOptions) -> tuple[int, ...]:
+    """Return the degrees to choose from; each takes a hidden layer."""
+    layers = len(task.widths)
+    if not isinstance(options.max_degree, str):
+        return (min(int(options.max_degree), layers),)
+    # With many classes a search for interactions takes as long as a dozen epochs, and rarely finds any that last.
+    many_classes = isinstance(task.loss, LogLoss) and task.outputs > 1
+    pairs = task.held_out is not None and task.rows.weight.sum() >= MIN_PAIR_ROWS and not many_classes
+    return (1, 2) if pairs and layers > 1 else (1,)
+
+
+def _first_best(splines: Iterable[Spline], task: StartTask) -> tuple[Spline, float]:
+    """Take splines while the held-out rows gain by it; return the last that they gain by, and its cost."""
+    best: tuple[Spline, float] | None = None
+    for spline in splines:
+        cost = _cost(spline, task)
+        if best is not None and not cost < best[1]:
+            break
+        best = spline, cost
+    assert best is not None
+    return best
+
+
+def _cost(spline: Spline, task: StartTask) -> float:
+    """Return what a spline costs on the held-out rows, in the coordinates of training."""
+    if task.held_out is None:
+        return 0.0
+    rows = task.held_out
+    outputs = torch.from_numpy(task.coordinates.responses(spline(rows.X).reshape(len(rows), -1)))
+    costs = task.loss.rows(outputs, torch.from_numpy(task.loss.targets(rows.y, task.coordinates))).numpy()
+    return float(rows.weight @ costs / rows.weight.sum())
+
+
+def _splines(task: StartTask, options: FitOptions, ridge: float | str) -> Iterator[Spline]:
+    """Fit a spline whose terms fit into the layers, with each ridge to choose from."""
+    classes = isinstance(task.loss, LogLoss)
+    if not isinstance(ridge, str):
+        ridges: Sequence[float] = (float(ridge),)
+    elif task.held_out is not None:
+        ridges = CLASS_RIDGES if classes else RIDGES
+    else:
+        ridges = CLASS_RIDGES[1:2] if classes else RIDGES[:1]
+    if classes:
+        return fit_classes_to_width(task, options, ridges)
+    return iter(ridge_refits(fit_spline_to_width(task, options), task, ridges))
+
+
+def _interacting(task: StartTask, spline: Spline) -> list[tuple[int, ...]]:
+    """Return sets of features to search for interactions in, by what a spline without them leaves of its rows."""
+    X, y, weight = task.rows.X, task.rows.y, task.rows.weight
+    if isinstance(task.loss, LogLoss):
+        p = expit(spline(X))  # of the second of two classes: with more there is no choice of a degree
+        found = interacting_features(X, y - p, p * (1 - p), weight)
+        # The test sees few kinds of interactions, so that those it finds are reason to look for others, if that is
+        # cheap; but a search among all features may miss what one among these few finds.
+        every = tuple(range(X.shape[1]))
+        sets = [found, every] if len(every) <= MAX_SEARCHED and found != every else [found]
+        return sets if found else []
+    residuals = y - spline(X).reshape(y.shape)
+    variances = np.broadcast_to(weight @ np.square(residuals) / weight.sum(), residuals.shape)
+    each = [interacting_features(X, *columns, weight) for columns in zip(residuals.T, variances.T, strict=True)]
+    features = tuple(sorted({f for features in each for f in features}))
+    return [features] if features else []
+
+
+def fit_spline_to_width(task: StartTask, options: FitOptions) -> Spline:
+    """Fit a spline with as many terms as the hidden layers can hold."""
+    X = task.rows.X
 
     def fit(options: FitOptions) -> SplineFit:
         if options.max_degree != 1:
             options = replace(options, max_knots=PAIR_KNOTS)
-        return fit_spline(X, y, weights=weights, names=names, options=options)
+        return fit_spline(X, task.rows.y, weights=task.weights, names=task.names, options=options)
 
-    return _narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), rule, widths).spline
+    return _narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), task).spline
 
 
 def start_terms(rows: int, features: int, degree: int) -> int:
-    """Most terms of a start's search, with the intercept.
+    """Maximum terms of a start's search, with the intercept.
 
     As for a spline alone, but no more than a tenth of the rows, and fewer with interactions: training finds the rest,
     and sooner than the search would.
@@ -77,46 +201,44 @@ def start_terms(rows: int, features: int, degree: int) -> int:
     (21, 21, 31)
     """
     most = default_max_terms(features, degree) if degree == 1 else PAIR_TERMS
-    return min(most, max(LEAST_TERMS, rows // 10 + 1))
+    return min(most, max(MIN_TERMS, rows // 10 + 1))
 
 
-def fit_classes_to_width(
-    X: Floats,
-    codes: NDArray[np.intp],
-    classes: int,
-    weights: Floats | None,
-    names: Sequence[str],
-    options: FitOptions,
-    rule: Activation,
-    widths: Sequence[int],
-    ridges: Sequence[float],
-) -> Iterator[Spline]:
-    """Fit logits with as many terms as hidden layers of these widths can hold: the same ones with each ridge.
+def fit_classes_to_width(task: StartTask, options: FitOptions, ridges: Sequence[float]) -> Iterator[Spline]:
+    """Fit logits with as many terms as the hidden layers can hold: the same ones with each ridge.
 
     A line in every feature is among them if there is room, so that the logits are those of a logistic regression at
-    least.
+    least. One output is the log-odds of the second of two classes; two outputs share them.
     """
+    X, codes, classes = task.rows.X, task.rows.y, max(2, task.outputs)
     options = replace(options, max_knots=CLASS_KNOTS)
     if options.max_degree == 1 and options.penalty is None:
         options = replace(options, penalty=TWO_CLASS_PENALTY if classes == 2 else MORE_CLASS_PENALTY)
 
     def fit(options: FitOptions) -> SplineFit:
-        return search_classes(X, codes, classes, weights=weights, names=names, options=options)
+        return search_classes(X, codes, classes, weights=task.weights, names=task.names, options=options)
 
     rows_of = np.bincount(codes, minlength=classes).tolist()
-    search = _narrowed(fit, options, lambda degree: class_start_terms(rows_of, X.shape[1], degree), rule, widths)
-    search = replace(search, spline=_with_lines(search.spline, X, rule, widths))
+    search = _narrowed(fit, options, lambda degree: class_start_terms(rows_of, X.shape[1], degree), task)
+    search = replace(search, spline=_with_lines(search.spline, task))
     logits: LogitFit | None = None
     for ridge in ridges:
         if logits is None:
-            logits = fit_terms(search, X, codes, classes, weights=weights, ridge=ridge, settled=CLASS_SETTLED)
+            logits = fit_terms(search, X, codes, classes, weights=task.weights, ridge=ridge, settled=CLASS_TOLERANCE)
         else:
-            logits = logits.refit(ridge, CLASS_SETTLED)
-        yield replace(search.spline, intercept=logits.intercept, coef=logits.coef)
+            logits = logits.refit(ridge, CLASS_TOLERANCE)
+        spline = replace(search.spline, intercept=logits.intercept, coef=logits.coef)
+        yield two_logits(spline) if task.outputs == 2 else spline
+
+
+def two_logits(spline: Spline) -> Spline:
+    """Write log-odds as two logits."""
+    half = np.array([-0.5, 0.5])
+    return replace(spline, intercept=half * spline.intercept, coef=spline.coef * half)
 
 
 def class_start_terms(rows_of: Sequence[int], features: int, degree: int) -> int:
-    """Most terms of a search for a start's logits, by the rows of each class.
+    """Maximum terms of a search for a start's logits, by the rows of each class.
 
     As for a spline alone, or twice as many with interactions or for more than two classes, which need not go by the
     same terms; but no more than a sixth of the rows outside the largest class: they are what there is to learn from.
@@ -128,49 +250,65 @@ def class_start_terms(rows_of: Sequence[int], features: int, degree: int) -> int
     """
     times = 1 if degree == 1 and len(rows_of) == 2 else 2
     rows = sum(rows_of)
-    return min(times * default_terms(rows, features, degree), max(LEAST_TERMS, (rows - max(rows_of)) // 6 + 1))
+    return min(times * default_terms(rows, features, degree), max(MIN_TERMS, (rows - max(rows_of)) // 6 + 1))
 
 
-def _with_lines(spline: Spline, X: Floats, rule: Activation, widths: Sequence[int]) -> Spline:
+def _with_lines(spline: Spline, task: StartTask) -> Spline:
     """Add a line, of slope zero, in every feature that varies and has none, if the layers can hold them all."""
+    X = task.rows.X
     there = {term.feature for term in spline.terms if isinstance(term, Linear)}
     lines = [Linear(int(f)) for f in np.flatnonzero(X.max(axis=0) > X.min(axis=0)) if f not in there]
+    room = _room(task, max((len(term.features) for term in spline.terms), default=1))
     # A hinge and a line take a unit at least: no need to count where that is too many.
-    if sum(isinstance(term, Hinge) for term in spline.terms) + len(lines) > widths[0]:
+    if sum(isinstance(term, Hinge) for term in spline.terms) + len(lines) > room[0]:
         return spline
     coef = np.vstack([spline.coef, np.zeros((len(lines), spline.coef.shape[1]))])
     grown = replace(spline, terms=(*spline.terms, *lines), coef=coef)
-    units = count_units(grown, rule.module)
-    return grown if all(need <= width for need, width in zip(units, widths, strict=False)) else spline
+    units = count_units(grown, task.rule.module)
+    return grown if all(need <= width for need, width in zip(units, room, strict=False)) else spline
+
+
+def _room(task: StartTask, degree: int) -> tuple[int, ...]:
+    """Units that each of the first ``degree`` layers may hold.
+
+    Layers behind them carry two units an output. Where one is too narrow for that, ReLU units are carried on instead,
+    and it must hold all of those.
+    """
+    behind = min(task.widths[degree:], default=2 * task.outputs)
+    if behind >= 2 * task.outputs:
+        return task.widths[:degree]
+    needed = 2 if isinstance(task.rule.module, nn.ReLU) else 2 * task.outputs
+    if behind < needed:
+        narrow = degree + task.widths[degree:].index(behind)
+        raise NetworkError(
+            f"hidden layer {narrow} needs a width of at least {needed} to carry the outputs, got {behind}"
+        )
+    return (*task.widths[: degree - 1], min(task.widths[degree - 1], behind))
 
 
 def _narrowed(
-    fit: Callable[[FitOptions], SplineFit],
-    options: FitOptions,
-    default: Callable[[int], int],
-    rule: Activation,
-    widths: Sequence[int],
+    fit: Callable[[FitOptions], SplineFit], options: FitOptions, default: Callable[[int], int], task: StartTask
 ) -> SplineFit:
     """Fit with fewer and fewer terms until the units suffice.
 
     A degree takes a hidden layer, so there are no more degrees than layers. Where a layer is too narrow for the terms
     of some degree, either fewer of them or a lower degree may be better; the generalised cross-validation decides.
     """
-    if isinstance(options.max_degree, str):
-        raise NetworkError(f"a start for a given shape needs max_degree as a number, got {options.max_degree!r}")
+    assert not isinstance(options.max_degree, str)
     best: SplineFit | None = None
-    for degree in range(min(options.max_degree, len(widths)), 0, -1):
-        most = min(widths[0] + 1, options.max_terms or default(degree))
+    for degree in range(min(options.max_degree, len(task.widths)), 0, -1):
+        room = _room(task, degree)
+        most = min(room[0] + 1, options.max_terms or default(degree))
         narrowed = False
         while most >= 2:
             found = fit(replace(options, max_terms=most, max_degree=degree))
             # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
             units = [2 * sum(len(term.features) for term in found.spline.terms)] * degree
-            if max(units) > min(widths[:degree]):
-                units = list(count_units(found.spline, rule.module))
-            excess = max(need - width for need, width in zip(units, widths, strict=False))
+            if max(units) > min(room):
+                units = list(count_units(found.spline, task.rule.module))
+            excess = max(need - width for need, width in zip(units, room, strict=False))
             if excess <= 0:
-                if best is None or found.gcv < best.gcv:
+                if best is None or found.quality.gcv < best.quality.gcv:
                     best = found
                 break
             narrowed = True
@@ -178,25 +316,23 @@ def _narrowed(
         if not narrowed:
             break
     if best is None:
-        raise NetworkError(f"a first hidden layer of {widths[0]} units cannot hold any term; it needs at least 2")
+        raise NetworkError(f"hidden layers of {task.widths} units cannot hold any term; they need at least 2")
     return best
 
 
-def ridge_refits(
-    spline: Spline, X: Floats, y: Floats, weight: Floats, ridges: Sequence[float], coordinates: Coordinates
-) -> list[Spline]:
+def ridge_refits(spline: Spline, task: StartTask, ridges: Sequence[float]) -> list[Spline]:
     """Fit the coefficients again with each ridge on them, in standardised units; knots and terms stay."""
     if not spline.terms or not any(ridges):
         return [spline] * len(ridges)
-    c = coordinates
+    c, rows = task.coordinates, task.rows
     # What a term is in standardised units: itself over the scale of its first feature, or of all of a product's.
     features = [t.features if isinstance(t, Product) else t.features[:1] for t in spline.terms]
     unit = np.array([prod(c.x_scale[f] for f in own) for own in features])
-    basis = spline.basis(X) / unit
-    share = weight / weight.sum()
+    basis = spline.basis(rows.X) / unit
+    share = rows.weight / rows.weight.sum()
     mean = share @ basis
     basis -= mean
-    target = c.responses(y)
+    target = c.responses(rows.y)
     weighted = basis * share[:, None]
     gram, products = weighted.T @ basis, weighted.T @ target
 
@@ -208,35 +344,3 @@ def ridge_refits(
         return replace(spline, intercept=intercept, coef=coef * c.y_scale / unit[:, None])
 
     return [refit(ridge) for ridge in ridges]
-
-
-def spline_start(
-    spline: Spline,
-    coordinates: Coordinates,
-    X: Floats,
-    widths: Sequence[int],
-    rule: Activation,
-    fill: str,
-    rng: np.random.Generator,
-) -> Chain:
-    """Write a spline as a network of the wanted shape, in standardised coordinates; X (N, d) places the new units."""
-    c = coordinates
-    inner = rescale_spline(spline, c.x_centre, c.x_scale, c.y_centre, c.y_scale)
-    Z = c.features(X)
-    chain = spline_chain(inner, rule, box=(Z.min(axis=0), Z.max(axis=0)))
-    return reshape_chain(chain, widths, fill=fill, X=Z, rng=rng)
-
-
-def kaiming(inputs: int, widths: tuple[int, ...], outputs: int, rule: Activation, seed: int) -> nn.Sequential:
-    """Return the network from Kaiming's initialisation, in standardised coordinates."""
-    modules: list[nn.Module] = []
-    with torch.random.fork_rng(devices=[]):  # the CPU alone: a forked process must not touch the GPU
-        torch.manual_seed(seed)
-        for width in widths:
-            layer = nn.Linear(inputs, width, dtype=torch.float64)
-            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
-            nn.init.zeros_(layer.bias)
-            modules += [layer, rule.new_module()]
-            inputs = width
-        modules.append(nn.Linear(inputs, outputs, dtype=torch.float64))
-    return nn.Sequential(*modules)

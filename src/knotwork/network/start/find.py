@@ -10,36 +10,15 @@ from torch import nn
 
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
-
-TRANSPARENT = (nn.modules.dropout._DropoutNd, nn.Flatten, nn.Identity)
-NORMALISING = (
-    nn.modules.batchnorm._NormBase,
-    nn.LayerNorm,
-    nn.GroupNorm,
-    getattr(nn, "RMSNorm", nn.LayerNorm),  # torch 2.4
-)
+from knotwork.network.chain import TRANSPARENT, working_layers
 
 
-def find_chain(module: nn.Module, least: int = 2) -> tuple[list[nn.Linear], Activation]:
-    """Return the Linear layers, ``least`` or more, and the activation between them; refuse what cannot be handled."""
-    # A parametrised Linear has children too.
-    leaves = [(name, m) for name, m in module.named_modules() if isinstance(m, nn.Linear) or not list(m.children())]
-    leaves = [(name, m) for name, m in leaves if ".parametrizations." not in f".{name}"]
-    chain: list[tuple[str, nn.Module]] = []
-    for name, m in leaves:
-        if isinstance(m, TRANSPARENT):
-            continue
-        if isinstance(m, NORMALISING):
-            raise NetworkError(
-                f"{type(m).__name__} at '{name}' rescales whatever passes through it, so that no start survives it; "
-                f"leave it out, or put it in front of the first Linear and pass what comes out of it"
-            )
-        if not isinstance(m, nn.Linear):
-            activation_rule(m)  # refuses other modules with the list of what works
-        chain.append((name, m))
+def find_chain(module: nn.Module, min_layers: int = 2) -> tuple[list[nn.Linear], Activation]:
+    """Return the Linear layers and the activation between them; refuse what cannot be handled."""
+    chain = working_layers(module)
     linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
-    if len(linears) < least:
-        rule = "two Linear layers (hinges need a hidden layer)" if least == 2 else "one Linear layer"
+    if len(linears) < min_layers:
+        rule = "two Linear layers (hinges need a hidden layer)" if min_layers == 2 else "one Linear layer"
         raise NetworkError(
             f"the module must hold a chain of at least {rule}, got {len(linears)} in {type(module).__name__}"
         )

@@ -18,33 +18,30 @@ from numpy.typing import NDArray
 from torch import nn
 
 from knotwork.arrays import CHUNK, Floats
-from knotwork.data.coordinates import fold
+from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Layer, build
-from knotwork.network.start.choose import THRESHOLD, spline_start
+from knotwork.network.start.choose import THRESHOLD, StartOptions, choose_start, two_logits
 from knotwork.network.start.features import capture
 from knotwork.network.start.find import find_chain, find_head, require_own
 from knotwork.network.start.init import (
     CHECKED_ROWS,
-    as_logits,
-    fit_start,
     place_,
     require_options,
-    require_room,
     require_target,
+    size_of,
+    start_task_of,
     units_of,
 )
-from knotwork.network.train.losses import LogLoss, SquaredError
+from knotwork.network.start.initial import spline_start
 from knotwork.network.train.targets import Target, read_target
 from knotwork.spline import model as terms
-from knotwork.spline.fit import FitOptions
 from knotwork.spline.likelihood import indicators
 from knotwork.spline.logits import fit_logits
 from knotwork.spline.model import Spline
 from knotwork.spline.scores import fit_scores
 from knotwork.spline.screening import most_telling
-from knotwork.spline.workers import thread_count
 
 # Features of which linear scores are made, the most telling ones: their Gram matrix is decomposed.
 MOST_SCORED = 2048
@@ -173,7 +170,7 @@ def init_head_(
     if hidden is None:
         if outputs is not None:
             raise NetworkError("outputs is for a new head, got no hidden=; the head's last Linear has its outputs")
-        linears, rule = find_chain(module, least=1)
+        linears, rule = find_chain(module, min_layers=1)
         require_own(model, module, head)
         widths, outputs = tuple(m.out_features for m in linears[:-1]), linears[-1].out_features
     else:
@@ -188,18 +185,15 @@ def init_head_(
     outputs = outputs or _count_outputs(codes.targets, task)
     target = _read_targets(codes.targets, outputs, task)
     require_target(target, rows, outputs)
-    require_room(widths, outputs)
     X = codes.features
     if rows > max_rows:  # at random: every second row may be of one class
         chosen = np.sort(np.random.default_rng(0).choice(rows, max_rows, replace=False))
         X, target = X[chosen], replace(target, values=target.values[chosen])
     degree_penalty = 2.0 if max_degree == 1 else 3.0
-    options = FitOptions(
-        max_terms=max_terms, max_degree=max_degree, threads=thread_count(n_jobs),
-        penalty=max(degree_penalty, 2 * np.log(X.shape[1]) - 2) if penalty is None else penalty,
-        threshold=threshold,
-    )  # fmt: skip
-    spline, projection = _fit(X, target, outputs, options, rule, widths, ridge, max_features)
+    if penalty is None:
+        penalty = max(degree_penalty, 2 * float(np.log(X.shape[1])) - 2)
+    options = StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs)
+    spline, projection = _fit(X, target, outputs, options, rule, widths, max_features)
     chain, size = _chain(spline, projection, X, target, outputs, rule, widths, fill, random_state)
 
     replaced = module if hidden is None else _new_head(model, module, chain)
@@ -234,10 +228,9 @@ def _fit(
     X: NDArray[np.floating],
     target: Target,
     outputs: int,
-    options: FitOptions,
+    options: StartOptions,
     rule: Activation,
     widths: tuple[int, ...],
-    ridge: float | None,
     max_features: int,
 ) -> tuple[Spline, Projection]:
     """Fit scores, then a spline of them (linear without a hidden layer) and of the features that add most to them."""
@@ -254,18 +247,18 @@ def _fit(
     names = tuple([f"score{k}" for k in range(p)] + [f"x{f}" for f in own])
     projection = Projection(weight, np.concatenate([scores.offset, np.zeros(len(own))]), names)
     if widths:
-        rows = np.column_stack([scores.held_out, X[:, own]])
-        return fit_start(rows, target, outputs, None, names, options, rule, widths, ridge), projection
+        rows = Sample(np.column_stack([scores.held_out, X[:, own]]), target.values, np.ones(len(X)))
+        return choose_start(start_task_of(rows, target, outputs, names, widths, rule), options), projection
     lines = tuple(terms.Linear(k) for k in range(p))
     if target.classes is None:
         return Spline(lines, np.zeros(p), np.eye(p), names), projection
     units = scores.held_out.std(axis=0)
     logits = fit_logits(
-        scores.held_out, target.values, len(target.classes), np.ones(len(X)), 0.1 if ridge is None else ridge,
-        np.where(units > 0, units, 1.0),
+        scores.held_out, target.values, len(target.classes), np.ones(len(X)),
+        0.1 if isinstance(options.ridge, str) else options.ridge, np.where(units > 0, units, 1.0),
     )  # fmt: skip
     spline = Spline(lines, logits.intercept, logits.coef, names)
-    return as_logits(spline) if outputs == 2 else spline, projection
+    return two_logits(spline) if outputs == 2 else spline, projection
 
 
 def _chain(
@@ -280,23 +273,16 @@ def _chain(
     random_state: int | None,
 ) -> tuple[Chain, float]:
     """Write the spline of the projection as layers of the features; return them and the size of the outputs."""
-    rows = projection(X)
-    loss = SquaredError() if target.classes is None else LogLoss(outputs)
-    coordinates = loss.coordinates(rows, target.values, np.ones(len(rows)))
-    size = float(coordinates.y_scale + np.abs(coordinates.y_centre).max())
+    rows = Sample(projection(X), target.values, np.ones(len(X)))
+    c = start_task_of(rows, target, outputs, projection.names, widths, rule).coordinates
     if widths:
-        rng = np.random.default_rng(random_state)
-        chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
-        first = chain.hidden[0]
+        inner = spline_start(spline, c, rows.X, widths, rule, fill, np.random.default_rng(random_state))
+        chain = inner.in_coordinates(c.inverse)
     else:
-        matrix = torch.from_numpy(spline.coef.T.copy())
-        first = Layer(matrix, torch.from_numpy(spline.intercept.copy()))
-        chain = Chain(hidden=(), output=first, activation=rule, modules=())
-    weight = first.weight @ torch.from_numpy(projection.weight).T
-    composed = Layer(weight, first.bias + first.weight @ torch.from_numpy(projection.offset))
-    if widths:
-        return replace(chain, hidden=(composed, *chain.hidden[1:])), size
-    return replace(chain, output=composed), size
+        line = Layer(torch.from_numpy(spline.coef.T.copy()), torch.from_numpy(spline.intercept.copy()))
+        chain = Chain.of([line], rule)
+    map_of_features = Layer(torch.from_numpy(projection.weight).T, torch.from_numpy(projection.offset))
+    return replace(chain, prefix=map_of_features).without_prefix(), size_of(c)
 
 
 def _count_outputs(y: NDArray[Any], task: str) -> int:

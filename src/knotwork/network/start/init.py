@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,27 +14,19 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.arrays import Floats
-from knotwork.data.coordinates import Coordinates, fold
+from knotwork.data.coordinates import Coordinates
+from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError, ScaleWarning
 from knotwork.network.activations import Activation
-from knotwork.network.chain import Chain, Layer, build
-from knotwork.network.compile.assemble import count_units
+from knotwork.network.chain import Chain, build, write_layer_
+from knotwork.network.compile.units import count_units
 from knotwork.network.reshape import FILLS
-from knotwork.network.start.choose import (
-    CLASS_RIDGES,
-    RIDGES,
-    THRESHOLD,
-    fit_classes_to_width,
-    fit_spline_to_width,
-    ridge_refits,
-    spline_start,
-)
+from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start
 from knotwork.network.start.find import find_chain
+from knotwork.network.start.initial import spline_start
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.network.train.targets import Target, read_target
-from knotwork.spline.fit import FitOptions
 from knotwork.spline.model import Spline
-from knotwork.spline.workers import thread_count
 
 # Rows on which the module is run to see that it computes the spline.
 CHECKED_ROWS = 1024
@@ -111,27 +103,24 @@ def init_(
     require_options(fill, max_terms, max_degree, penalty, threshold, ridge)
     linears, rule = find_chain(module)
     rows, target = _read(X, y, linears, task)
-    outputs = linears[-1].out_features
     weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (len(rows),) or not np.isfinite(weight).all() or (weight <= 0).any():
         raise NetworkError(f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape}")
-    loss = SquaredError() if target.classes is None else LogLoss(outputs)
-    coordinates = loss.coordinates(rows, target.values, weight)
-    _warn_of_scales(coordinates)
-    widths = tuple(layer.out_features for layer in linears[:-1])
-    require_room(widths, outputs)
-    options = FitOptions(
-        max_terms=max_terms, max_degree=max_degree, penalty=penalty, threads=thread_count(n_jobs),
-        threshold=threshold,
-    )  # fmt: skip
-    names = [f"x{k}" for k in range(rows.shape[1])]
-    weights = None if sample_weight is None else weight
-    spline = fit_start(rows, target, outputs, weights, names, options, rule, widths, ridge)
-    rng = np.random.default_rng(random_state)
-    chain = fold(spline_start(spline, coordinates, rows, widths, rule, fill, rng), coordinates)
+    sample = Sample(rows, target.values, weight)
+    widths, outputs = tuple(layer.out_features for layer in linears[:-1]), linears[-1].out_features
+    names = tuple(f"x{k}" for k in range(rows.shape[1]))
+    start_task = start_task_of(sample, target, outputs, names, widths, rule, weighted=sample_weight is not None)
+    c = start_task.coordinates
+    _warn_of_scales(c)
+    spline = choose_start(
+        start_task,
+        StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs),
+    )
+    chain = spline_start(spline, c, rows, widths, rule, fill, np.random.default_rng(random_state))
 
-    size = coordinates.y_scale + np.abs(coordinates.y_centre).max()
-    difference = place_(module, linears, chain, _shown(module, X), spline(rows[:CHECKED_ROWS]), float(size))
+    difference = place_(
+        module, linears, chain.in_coordinates(c.inverse), _shown(module, X), spline(rows[:CHECKED_ROWS]), size_of(c)
+    )
     return InitReport(
         spline=spline,
         units=units_of(spline, rule, widths, outputs),
@@ -141,6 +130,21 @@ def init_(
         task=target.task,
         classes=target.classes,
     )
+
+
+def start_task_of(
+    sample: Sample, target: Target, outputs: int, names: tuple[str, ...], widths: tuple[int, ...], rule: Activation,
+    *, weighted: bool = False,
+) -> StartTask:  # fmt: skip
+    """Say what a start for a network of somebody's own is fitted to; no rows are held out from it."""
+    loss = SquaredError() if target.classes is None else LogLoss(outputs)
+    coordinates = loss.coordinates(sample.X, sample.y, sample.weight)
+    return StartTask(sample, None, weighted, names, widths, rule, coordinates, loss)
+
+
+def size_of(c: Coordinates) -> float:
+    """Size of the outputs."""
+    return float(c.y_scale + np.abs(c.y_centre).max())
 
 
 def require_options(
@@ -160,51 +164,12 @@ def require_options(
             raise NetworkError(f"{text}, got {got!r}")
 
 
-def require_room(widths: Sequence[int], outputs: int) -> None:
-    """Refuse layers behind the first that cannot carry the outputs."""
-    for k, width in enumerate(widths[1:], start=1):
-        if width < 2 * outputs:
-            raise NetworkError(
-                f"hidden layer {k} needs a width of at least {2 * outputs} to carry the outputs, got {width}"
-            )
-
-
 def units_of(spline: Spline, rule: Activation, widths: Sequence[int], outputs: int) -> tuple[int, ...]:
-    """Count the units that the function needs in each hidden layer."""
+    """Count the units that the function needs in each hidden layer: two an output behind it, or its own if fewer."""
     units = count_units(spline, rule.module)
-    return (*units, *(2 * outputs for _ in widths[len(units) :]))
-
-
-def fit_start(
-    rows: Floats,
-    target: Target,
-    outputs: int,
-    weight: Floats | None,
-    names: Sequence[str],
-    options: FitOptions,
-    rule: Activation,
-    widths: Sequence[int],
-    ridge: float | None,
-) -> Spline:
-    """Fit the spline that a network of these hidden widths is to compute: (N, d) → (N, outputs)."""
-    if target.classes is None:
-        spline = fit_spline_to_width(rows, target.values, weight, names, options, rule, widths)
-        each = np.ones(len(rows)) if weight is None else weight
-        coordinates = Coordinates.of(rows, target.values, each)
-        ridges = RIDGES[:1] if ridge is None else (ridge,)
-        return ridge_refits(spline, rows, target.values, each, ridges, coordinates)[0]
-    splines = fit_classes_to_width(
-        rows, target.values, len(target.classes), weight, names, options, rule, widths,
-        CLASS_RIDGES[1:2] if ridge is None else (ridge,),
-    )  # fmt: skip
-    spline = next(splines)
-    return as_logits(spline) if outputs == 2 else spline
-
-
-def as_logits(spline: Spline) -> Spline:
-    """Write log-odds as two logits."""
-    half = np.array([-0.5, 0.5])
-    return replace(spline, intercept=half * spline.intercept, coef=spline.coef * half)
+    behind = widths[len(units) :]
+    carried = 2 * outputs if min(behind, default=2 * outputs) >= 2 * outputs else units[-1]
+    return (*units, *(carried for _ in behind))
 
 
 def place_(
@@ -215,9 +180,11 @@ def place_(
     Returns |module − expected|: (rows, outputs). ``size`` is that of the outputs.
     """
     expected = expected.reshape(len(shown), -1)
+    activation = type(chain.modules[0]).__name__ if chain.modules else "nothing"
     before = [{name: value.clone() for name, value in layer.state_dict().items()} for layer in linears]
     try:
-        _set_weights(linears, (*chain.hidden, chain.output))
+        for linear, layer in zip(linears, chain.layers, strict=True):
+            write_layer_(linear, layer)
         difference: Floats = np.abs(_run(module, shown, expected.shape) - expected)
         precision = 1e-9 if linears[0].weight.dtype == torch.float64 else 1e-3
         # What the dtype does to the spline on inputs of this scale is not the module's fault.
@@ -225,12 +192,12 @@ def place_(
         if not difference.max() <= precision * size + chain.conversion.bound + 2 * rounding.max():
             raise NetworkError(
                 f"the module does not run its Linear layers in the order of their definition with "
-                f"{type(chain.activation.module).__name__} in between (off by {difference.max():.3g} on the data); "
+                f"{activation} in between (off by {difference.max():.3g} on the data); "
                 f"pass the part of it that does"
             )
     except BaseException:
-        for layer, state in zip(linears, before, strict=True):
-            layer.load_state_dict(state)
+        for linear, state in zip(linears, before, strict=True):
+            linear.load_state_dict(state)
         raise
     return difference
 
@@ -280,13 +247,6 @@ def _warn_of_scales(coordinates: Coordinates) -> None:
             ScaleWarning,
             stacklevel=3,
         )
-
-
-def _set_weights(linears: list[nn.Linear], layers: tuple[Layer, ...]) -> None:
-    with torch.no_grad():
-        for linear, layer in zip(linears, layers, strict=True):
-            linear.weight.copy_(layer.weight)
-            linear.bias.copy_(layer.bias)
 
 
 def _shown(module: nn.Module, X: Any) -> Tensor:

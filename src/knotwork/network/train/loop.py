@@ -1,10 +1,10 @@
-"""Training that keeps what the start knows.
+"""The loop of training, which keeps what the start knows.
 
-Networks are trained in standardised coordinates and folded back afterwards, so that the units of the data do not
-matter. The learning rate warms up slowly, because a few full-size steps destroy a converted start. An epoch after which
-the validation rows are predicted clearly worse than before may be undone, and the rate halved: whatever a start knows,
-it then loses no more than a few percent of it. Epoch 0 is a checkpoint like any other: on the validation rows the
-result is never worse than what training began with.
+Networks are trained in standardised coordinates, so that the units of the data do not matter. The learning rate warms
+up slowly, because a few full-size steps destroy a converted start. An epoch after which the validation rows are
+predicted clearly worse than before may be undone, and the rate halved: whatever a start knows, it then loses no more
+than a few percent of it. Epoch 0 is a checkpoint like any other: on the validation rows the result is never worse than
+what training began with.
 """
 
 from __future__ import annotations
@@ -13,22 +13,19 @@ import copy
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
-from knotwork.data.split import held_out
+from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
-from knotwork.network.compile.balance import balance_
-from knotwork.network.train.losses import LogLoss, Loss, SquaredError
-from knotwork.network.train.targets import Target, read_target
-from knotwork.progress import epoch_progress
+from knotwork.network.chain import ACTIVATIONS
+from knotwork.network.train.losses import Loss, SquaredError
 
 
 @dataclass(frozen=True)
@@ -100,21 +97,13 @@ class Part:
     weight: Tensor
 
     @classmethod
-    def of(
-        cls,
-        rows: tuple[Floats, NDArray[Any], Floats],
-        loss: Loss,
-        coordinates: Coordinates,
-        device: torch.device,
-        dtype: torch.dtype,
-    ) -> Part:
+    def of(cls, rows: Sample, loss: Loss, coordinates: Coordinates, device: torch.device, dtype: torch.dtype) -> Part:
         """Put rows, targets and weights into the coordinates of training."""
-        x, y, weight = rows
-        targets = torch.from_numpy(loss.targets(y, coordinates))
+        targets = torch.from_numpy(loss.targets(rows.y, coordinates))
         return cls(
-            torch.from_numpy(coordinates.features(x)).to(device, dtype),
+            torch.from_numpy(coordinates.features(rows.X)).to(device, dtype),
             targets.to(device, dtype if targets.is_floating_point() else targets.dtype),
-            torch.from_numpy(weight).to(device, dtype),
+            torch.from_numpy(rows.weight).to(device, dtype),
         )
 
 
@@ -267,207 +256,9 @@ def _dropout(net: nn.Module, share: float) -> Iterator[None]:
     def drop(module: nn.Module, _: Any, output: Tensor) -> Tensor:
         return nn.functional.dropout(output, share, training=module.training)
 
-    hidden = [m for m in net.modules() if not list(m.children()) and not isinstance(m, (nn.Linear, nn.Dropout))]
-    hooks = [m.register_forward_hook(drop) for m in hidden]
+    hooks = [m.register_forward_hook(drop) for m in net.modules() if isinstance(m, ACTIVATIONS)]
     try:
         yield
     finally:
         for hook in hooks:
             hook.remove()
-
-
-def train(
-    net: nn.Module,
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    task: str = "auto",
-    validation: float | tuple[ArrayLike, ArrayLike] = 0.15,
-    sample_weight: ArrayLike | None = None,
-    epochs: int = 100,
-    batch_size: int = 128,
-    learning_rate: float = 1e-2,
-    weight_decay: float = 1e-2,
-    warmup: float = 0.2,
-    l1: float = 0.0,
-    dropout: float = 0.0,
-    patience: int | None = 30,
-    setback: float | None = None,
-    average: float = 10.0,
-    label_smoothing: float = 0.0,
-    standardise: bool = True,
-    random_state: int | None = None,
-    verbose: int = 0,
-) -> History:
-    """Train a network of your own in place; the loop that ``SplineNetRegressor`` and ``SplineNetClassifier`` use.
-
-    Parameters that are not listed are those of ``SplineNetRegressor`` and ``SplineNetClassifier``.
-
-    Parameters
-    ----------
-    net : module that maps (N, d) to (N, p): responses, or logits of p classes; one logit tells two classes apart
-    X, y : (N, d) and (N,) or (N, p); for classes (N,) labels
-    task : "regression", "classification" or "auto". "auto" takes text and booleans for classes, whole numbers too if
-        there are several outputs or only 0 and 1 occur. Numbers from 0 to p − 1 name the outputs, other labels go to
-        them in sorted order
-    validation : share of the rows to validate on, or (X, y) of its own; the weights of the best epoch are kept, those
-        that the network came with among them
-    setback : as there, but None unless you ask for it: only rows that the start has not seen can tell a setback
-    standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
-        ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
-
-    Returns
-    -------
-    History : losses per epoch, beginning with epoch 0
-
-    Examples
-    --------
-    >>> import knotwork as kw
-    >>> X, y = kw.datasets.load_wine_quality("red")
-    >>> net = kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y)), (64, 64), X=X, random_state=0)
-    >>> history = kw.train(net, X, y, epochs=3, random_state=0)
-    >>> min(history.validation_loss) <= history.validation_loss[0]
-    True
-    """
-    rows = np.asarray(X, dtype=np.float64)
-    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    _require_table(rows)
-    outputs = _count_outputs(net, rows)
-    target = read_target(y, outputs, task)
-    targets = target.values if target.classes is not None else target.values.reshape(len(target.values), -1)
-    loss = SquaredError() if target.classes is None else LogLoss(outputs, label_smoothing)
-    _require_rows(rows, targets, weight)
-    seed = int(np.random.default_rng(random_state).integers(2**31))
-    held: tuple[Floats, NDArray[Any], Floats]
-    if isinstance(validation, tuple):
-        chosen = np.ones(len(rows), dtype=bool)
-        held_rows = np.asarray(validation[0], dtype=np.float64)
-        held = (held_rows, _like(target, validation[1], outputs), np.ones(len(held_rows)))
-        _require_rows(*held)
-    else:
-        chosen = ~held_out(rows, validation, seed)
-        held = (rows[~chosen], targets[~chosen], weight[~chosen]) if not chosen.all() else (rows, targets, weight)
-    options = TrainOptions(
-        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay,
-        warmup=warmup, l1=l1, dropout=dropout, patience=patience, setback=setback, average=average,
-    )  # fmt: skip
-    coordinates = loss.coordinates(rows[chosen], targets[chosen], weight[chosen])
-    ends = _ends(net) if standardise else None
-    if ends is None:
-        coordinates = replace(
-            coordinates, x_centre=np.zeros(rows.shape[1]), x_scale=np.ones(rows.shape[1]),
-            y_centre=np.zeros(outputs), y_scale=1.0,
-        )  # fmt: skip
-    first = next(net.parameters())
-
-    def tensors(part: tuple[Floats, NDArray[Any], Floats]) -> Part:
-        return Part.of(part, loss, coordinates, first.device, first.dtype)
-
-    before = copy.deepcopy(net.state_dict())
-    try:
-        with _standardised(net, ends, coordinates), epoch_progress(bool(verbose), epochs) as report:
-            return fit_network(
-                net,
-                tensors((rows[chosen], targets[chosen], weight[chosen])),
-                tensors(held),
-                options,
-                seed=seed,
-                loss=loss,
-                unit=loss.unit(coordinates),
-                report=report,
-            )
-    except BaseException:
-        net.load_state_dict(before)
-        raise
-
-
-def _count_outputs(net: nn.Module, rows: Floats) -> int:
-    """Run a network on two rows to see how many outputs it has."""
-    first = next(net.parameters())
-    training = [(m, m.training) for m in net.modules()]
-    try:
-        with torch.no_grad():
-            shape = net.eval()(torch.from_numpy(rows[:2]).to(first.device, first.dtype)).shape
-    finally:
-        for m, flag in training:
-            m.training = flag
-    if len(shape) != 2:
-        raise NetworkError(f"the network must map (N, d) to (N, outputs), got {tuple(shape)} for 2 rows")
-    return int(shape[1])
-
-
-def _like(target: Target, y: ArrayLike, outputs: int) -> NDArray[Any]:
-    """Read the validation rows' targets as those of the training rows were read."""
-    if target.classes is None:
-        return read_target(y, outputs, target.task).values
-    places = {label: k for k, label in enumerate(target.classes)}
-    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    codes = [places.get(label, -1) for label in labels.reshape(-1).tolist()]
-    if min(codes, default=0) < 0:
-        raise NetworkError("the labels of the validation rows must be those of y, got others; leave those rows out")
-    return np.array(codes, dtype=np.intp)
-
-
-def _require_table(rows: Floats) -> None:
-    if rows.ndim != 2 or len(rows) < 2:
-        raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
-
-
-def _require_rows(rows: Floats, targets: NDArray[Any], weight: Floats) -> None:
-    _require_table(rows)
-    if len(targets) != len(rows) or weight.shape != (len(rows),):
-        raise NetworkError(
-            f"X, y and weights must have the same number of rows, got {len(rows)}, {len(targets)} and {len(weight)}"
-        )
-    for name, values in (("X", rows), ("y", targets), ("sample_weight", weight)):
-        if not np.isfinite(values).all():
-            raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
-
-
-def _ends(net: nn.Module) -> tuple[nn.Linear | None, nn.Linear] | None:
-    """Return the layers that coordinates fold into: None for the first if it is frozen (it standardises already)."""
-    if not isinstance(net, nn.Sequential) or len(net) < 2:
-        return None
-    first, last = net[0], net[-1]
-    if not (isinstance(first, nn.Linear) and isinstance(last, nn.Linear) and last.bias is not None):
-        return None
-    return (first if first.bias is not None else None), last
-
-
-@contextmanager
-def _standardised(
-    net: nn.Module, ends: tuple[nn.Linear | None, nn.Linear] | None, coordinates: Coordinates
-) -> Iterator[None]:
-    """Let a network compute in standardised coordinates inside the block, in those of the data again behind it."""
-    if ends is None:
-        yield
-        return
-    first, last = ends
-
-    def convert(towards: bool) -> None:
-        c = coordinates
-        for layer in (first, last):
-            if layer is None:
-                continue
-            weight, bias = layer.weight.detach().double().cpu(), layer.bias.detach().double().cpu()
-            scale, centre = torch.from_numpy(c.x_scale), torch.from_numpy(c.x_centre)
-            y_centre = torch.from_numpy(c.y_centre)
-            if layer is first:
-                if towards:
-                    bias, weight = bias + weight @ centre, weight * scale
-                else:
-                    weight = weight / scale
-                    bias = bias - weight @ centre
-            else:
-                bias = (bias - y_centre) / c.y_scale if towards else bias * c.y_scale + y_centre
-                weight = weight / c.y_scale if towards else weight * c.y_scale
-            with torch.no_grad():
-                layer.weight.copy_(weight)
-                layer.bias.copy_(bias)
-
-    convert(towards=True)
-    balance_(net)
-    try:
-        yield
-    finally:
-        convert(towards=False)

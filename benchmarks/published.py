@@ -11,12 +11,13 @@ import torch
 from knotwork.arrays import Floats
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import Chain, Layer
+from knotwork.network.compile.size import published_levels
 from knotwork.pwl.lattice import LatticePWL
 
 
 def published_chain(lattice: LatticePWL) -> Chain:
     """Write a lattice as a chain of ReLU layers, four units a pair and two for a value without a partner."""
-    levels = _levels(lattice)
+    levels = published_levels(lattice)
     value = np.array([lattice.theta[j, 1:] for sets in lattice.outputs for s in sets for j in s])
     constant = np.array([lattice.theta[j, 0] for sets in lattice.outputs for s in sets for j in s])
     hidden = []
@@ -40,29 +41,15 @@ def published_chain(lattice: LatticePWL) -> Chain:
         for i, (start, signs) in enumerate(forms):
             value[i, start : start + len(signs)] = signs
         constant = np.zeros(len(pairs))
-    rule = activation_rule("relu")
-    output = Layer(torch.from_numpy(value), torch.from_numpy(constant))
-    return Chain(tuple(hidden), output, rule, tuple(rule.new_module() for _ in hidden))
+    hidden.append(Layer(torch.from_numpy(value), torch.from_numpy(constant)))
+    return Chain.of(hidden, activation_rule("relu"))
 
 
-def published_widths(lattice: LatticePWL) -> tuple[int, ...]:
-    """Units of each hidden layer of the published construction."""
-    return tuple(sum(2 if a == b else 4 for a, b in pairs) for _, pairs in _levels(lattice))
+def arora_units(lattice: LatticePWL) -> int:
+    """Units that Arora et al. (2018, lemma D.3) grant: 4(2m − 1) for a maximum of m values, per set and per output."""
+    return sum(4 * (2 * len(sets) - 1) + sum(4 * (2 * len(s) - 1) for s in sets) for sets in lattice.outputs)
 
 
-def _levels(lattice: LatticePWL) -> list[tuple[int, list[tuple[int, int]]]]:
-    """Pairs of places of each level: first within sets (sense +1), then within outputs (−1); (a, a) is carried on."""
-    sizes = [[len(s) for s in sets] for sets in lattice.outputs]
-    levels: list[tuple[int, list[tuple[int, int]]]] = []
-    counts = [n for sets in sizes for n in sets]
-    for sense, run in ((1, counts), (-1, [len(sets) for sets in sizes])):
-        run = list(run)
-        while max(run) > 1 or (not levels and sense < 0):
-            pairs: list[tuple[int, int]] = []
-            start = 0
-            for n in run:
-                pairs += [(start + k, start + min(k + 1, n - 1)) for k in range(0, n, 2)]
-                start += n
-            run = [-(-n // 2) for n in run]
-            levels.append((sense, pairs))
-    return levels
+def arora_layers(lattice: LatticePWL) -> int:
+    """Hidden layers that suffice for any function of d features: ⌈log₂(d + 1)⌉ (Arora et al. 2018, theorem 2.1)."""
+    return lattice.inputs.bit_length()

@@ -1,0 +1,38 @@
+"""The fit that all estimators share: it either succeeds, or leaves the estimator exactly as it was."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, _fit_context
+
+
+class Estimator(BaseEstimator):
+    """Base of the estimators; subclasses read their data and set the fitted attributes in ``_fit``."""
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to a table or an array.
+
+        Parameters
+        ----------
+        X : (N, d) data frame of any library, or array
+        y : (N,) or (N, p) numbers for a regressor; (N,) labels of any kind for a classifier
+        sample_weight : (N,) not negative; a row of weight zero counts like one that is not there
+
+        Returns
+        -------
+        The estimator. If the fit fails, it is as it was before.
+        """
+        before = dict(self.__dict__)
+        try:
+            self._fit(X, y, sample_weight)
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+        return self
+
+    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        raise NotImplementedError

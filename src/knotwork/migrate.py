@@ -1,0 +1,108 @@
+"""Documents of earlier schemas, brought to the present one before anything is built from them.
+
+A schema is the set of records of a saved model and their fields. When one changes, ``SCHEMA`` goes up by one and
+``STEPS`` gets the rewrites from the schema before: functions from the fields of a record, as JSON, to the record of the
+next schema, as JSON. Arrays stay where they are: fields name them, and a field takes the name along when it moves.
+The reader knows the present schema alone, and no field has a value that the document does not state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from knotwork.serial import require_keys
+
+SCHEMA = 2
+
+Fields = dict[str, Any]
+Rewrite = Callable[[Fields], dict[str, Any]]
+
+
+def migrate(model: Any, schema: int) -> Any:
+    """Return the model of a document, written in a schema from 1 to ``SCHEMA``, in the present one.
+
+    >>> migrate({"record": "Linear", "fields": {"feature": 0}}, schema=1)
+    {'record': 'Linear', 'fields': {'feature': 0}}
+    """
+    for step in range(schema, SCHEMA):
+        model = _rewritten(model, STEPS[step])
+    return model
+
+
+def _rewritten(value: Any, rewrites: Mapping[str, Rewrite]) -> Any:
+    """Rewrite the records inside a JSON value, then the value itself."""
+    match value:
+        case list():
+            return [_rewritten(item, rewrites) for item in value]
+        case {"dict": dict(entries)}:  # somebody's own keys, which may look like a record's
+            return {"dict": {key: _rewritten(item, rewrites) for key, item in entries.items()}}
+        case {"record": str(name), "fields": dict(entries)}:
+            fields = {key: _rewritten(item, rewrites) for key, item in entries.items()}
+            return rewrites[name](fields) if name in rewrites else _record(name, fields)
+        case dict():
+            return {key: _rewritten(item, rewrites) for key, item in value.items()}
+    return value
+
+
+def _record(name: str, fields: Fields) -> dict[str, Any]:
+    return {"record": name, "fields": fields}
+
+
+def gains(name: str, **values: Any) -> Rewrite:
+    """Return the rewrite of a record that has gained fields: their values, as JSON, say what it did without them.
+
+    >>> gains("Spans", unit="rows")({"minspan": 1, "endspan": 2})
+    {'record': 'Spans', 'fields': {'minspan': 1, 'endspan': 2, 'unit': 'rows'}}
+    """
+    return lambda fields: _record(name, {**fields, **values})
+
+
+# From schema 1 to 2: the nineteen fields of SplineFit become records that say which units they are in; a conversion
+# names its link and its encoder.
+
+_SPLINE_FIT_1 = {
+    "spline", "forward_terms", "selected", "knots", "rss", "gcv", "rsq", "grsq", "steps", "stopped", "pruning",
+    "standardised", "unit", "feature_centre", "feature_scale", "spans", "penalty", "total", "degrees",
+}  # fmt: skip
+_PIECEWISE_FIT_1 = {"feature_centre", "feature_scale", "sizes", "errors"}
+
+
+def _spline_fit_1(fields: Fields) -> dict[str, Any]:
+    require_keys(fields, _SPLINE_FIT_1, "SplineFit")
+    selection = {key: fields[key] for key in ("forward_terms", "selected", "steps", "stopped", "spans", "penalty")}
+    selection |= {"observations": fields["total"], "gcv_by_degree": fields["degrees"]}
+    standardised = {"pruning": fields["pruning"], "refit": fields["standardised"], "rss_unit": fields["unit"]}
+    return _record(
+        "SplineFit",
+        {
+            "spline": fields["spline"],
+            "knots": fields["knots"],
+            "quality": _record("Quality", {key: fields[key] for key in ("rss", "gcv", "rsq", "grsq")}),
+            "features": _feature_moments_1(fields),
+            "selection": _record("Selection", selection),
+            "standardised": _record("StandardisedSearch", standardised),
+        },
+    )
+
+
+def _piecewise_fit_1(fields: Fields) -> dict[str, Any]:
+    require_keys(fields, _PIECEWISE_FIT_1, "PiecewiseFit")
+    return _record(
+        "PiecewiseFit",
+        {"features": _feature_moments_1(fields), "sizes": fields["sizes"], "errors": fields["errors"]},
+    )
+
+
+def _feature_moments_1(fields: Fields) -> dict[str, Any]:
+    return _record("FeatureMoments", {"centre": fields["feature_centre"], "std": fields["feature_scale"]})
+
+
+# By the schema to rewrite from: the records that changed.
+STEPS: dict[int, dict[str, Rewrite]] = {
+    1: {
+        "SplineFit": _spline_fit_1,
+        "PiecewiseFit": _piecewise_fit_1,
+        "Conversion": gains("Conversion", link="identity", encoder=None),
+    },
+}

@@ -1,0 +1,29 @@
+"""Any piecewise-linear function as a chain: its ideal units, then one lowering."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from knotwork.network.activations import Activation
+from knotwork.network.chain import Chain
+from knotwork.network.compile.lattice import lattice_units
+from knotwork.network.compile.lower import Ideal, lower
+from knotwork.network.compile.units import spline_units
+from knotwork.pwl.boxes import read_box
+from knotwork.pwl.lattice import LatticePWL
+from knotwork.pwl.maxsum import MaxSum
+from knotwork.spline.model import Spline
+
+Function = Spline | LatticePWL | MaxSum
+
+
+def ideal_units(function: Function, rule: Activation) -> Ideal:
+    """Return the units of a function, layer by layer."""
+    return spline_units(function, rule) if isinstance(function, Spline) else lattice_units(function, rule)
+
+
+def function_chain(function: Function, rule: Activation, *, tolerance: float | None = None, box: Any = None) -> Chain:
+    """Write a function as a chain; ``box`` is (minimum, maximum), each a number or one per feature."""
+    inputs = len(function.feature_names) if isinstance(function, Spline) else function.inputs
+    sides = None if box is None else read_box(box, inputs, flat=True)
+    return lower(ideal_units(function, rule), rule, tolerance=tolerance, sides=sides)

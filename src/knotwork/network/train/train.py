@@ -1,0 +1,201 @@
+"""Training a network of the user's own: read what y asks for, hold rows out, standardise, run the loop, fold back."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates
+from knotwork.data.sample import Sample
+from knotwork.data.split import held_out
+from knotwork.errors import NetworkError
+from knotwork.network.chain import TRANSPARENT, leaves, placement, read_layer, write_layer_
+from knotwork.network.compile.balance import balance_
+from knotwork.network.train.loop import History, Part, TrainOptions, fit_network
+from knotwork.network.train.losses import LogLoss, SquaredError
+from knotwork.network.train.targets import Target, read_target
+from knotwork.progress import epoch_progress
+
+
+def train(
+    net: nn.Module,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    task: str = "auto",
+    validation: float | tuple[ArrayLike, ArrayLike] = 0.15,
+    sample_weight: ArrayLike | None = None,
+    epochs: int = 100,
+    batch_size: int = 128,
+    learning_rate: float = 1e-2,
+    weight_decay: float = 1e-2,
+    warmup: float = 0.2,
+    l1: float = 0.0,
+    dropout: float = 0.0,
+    patience: int | None = 30,
+    setback: float | None = None,
+    average: float = 10.0,
+    label_smoothing: float = 0.0,
+    standardise: bool = True,
+    random_state: int | None = None,
+    verbose: int = 0,
+) -> History:
+    """Train a network of your own in place; the loop that ``SplineNetRegressor`` and ``SplineNetClassifier`` use.
+
+    Parameters that are not listed are those of ``SplineNetRegressor`` and ``SplineNetClassifier``.
+
+    Parameters
+    ----------
+    net : module that maps (N, d) to (N, p): responses, or logits of p classes; one logit tells two classes apart
+    X, y : (N, d) and (N,) or (N, p); for classes (N,) labels
+    task : "regression", "classification" or "auto". "auto" takes text and booleans for classes, whole numbers too if
+        there are several outputs or only 0 and 1 occur. Numbers from 0 to p − 1 name the outputs, other labels go to
+        them in sorted order
+    validation : share of the rows to validate on, or (X, y) of its own; the weights of the best epoch are kept, those
+        that the network came with among them
+    setback : as there, but None unless you ask for it: only rows that the start has not seen can tell a setback
+    standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
+        ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
+
+    Returns
+    -------
+    History : losses per epoch, beginning with epoch 0
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> X, y = kw.datasets.load_wine_quality("red")
+    >>> net = kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y)), (64, 64), X=X, random_state=0)
+    >>> history = kw.train(net, X, y, epochs=3, random_state=0)
+    >>> min(history.validation_loss) <= history.validation_loss[0]
+    True
+    """
+    rows = np.asarray(X, dtype=np.float64)
+    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    _require_table(rows)
+    outputs = _count_outputs(net, rows)
+    target = read_target(y, outputs, task)
+    targets = target.values if target.classes is not None else target.values.reshape(len(target.values), -1)
+    loss = SquaredError() if target.classes is None else LogLoss(outputs, label_smoothing)
+    seed = int(np.random.default_rng(random_state).integers(2**31))
+    sample = Sample(rows, targets, weight)
+    _require_rows(sample)
+    if isinstance(validation, tuple):
+        training = sample
+        held_rows = np.asarray(validation[0], dtype=np.float64)
+        judges = Sample(held_rows, _like(target, validation[1], outputs), np.ones(len(held_rows)))
+        _require_rows(judges)
+    else:
+        held = held_out(rows, validation, seed)
+        training, judges = sample.take(~held), sample.take(held) if held.any() else sample
+    options = TrainOptions(
+        epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay,
+        warmup=warmup, l1=l1, dropout=dropout, patience=patience, setback=setback, average=average,
+    )  # fmt: skip
+    ends = _ends(net) if standardise else None
+    coordinates = loss.coordinates(training.X, training.y, training.weight)
+    if ends is None:
+        coordinates = Coordinates.identity(rows.shape[1], outputs)
+    elif ends[0].bias is None:  # nothing to move the features by
+        coordinates = replace(coordinates, x_centre=np.zeros(rows.shape[1]))
+    dtype, device = placement(net)
+    before = copy.deepcopy(net.state_dict())
+    try:
+        with _in_coordinates(net, ends, coordinates), epoch_progress(bool(verbose), epochs) as report:
+            return fit_network(
+                net,
+                Part.of(training, loss, coordinates, device, dtype),
+                Part.of(judges, loss, coordinates, device, dtype),
+                options,
+                seed=seed,
+                loss=loss,
+                unit=loss.unit(coordinates),
+                report=report,
+            )
+    except BaseException:
+        net.load_state_dict(before)
+        raise
+
+
+def _count_outputs(net: nn.Module, rows: Floats) -> int:
+    """Run a network on two rows to see how many outputs it has."""
+    first = next(net.parameters())
+    training = [(m, m.training) for m in net.modules()]
+    try:
+        with torch.no_grad():
+            shape = net.eval()(torch.from_numpy(rows[:2]).to(first.device, first.dtype)).shape
+    finally:
+        for m, flag in training:
+            m.training = flag
+    if len(shape) != 2:
+        raise NetworkError(f"the network must map (N, d) to (N, outputs), got {tuple(shape)} for 2 rows")
+    return int(shape[1])
+
+
+def _like(target: Target, y: ArrayLike, outputs: int) -> NDArray[Any]:
+    """Read the validation rows' targets as those of the training rows were read."""
+    if target.classes is None:
+        return read_target(y, outputs, target.task).values
+    places = {label: k for k, label in enumerate(target.classes)}
+    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    codes = [places.get(label, -1) for label in labels.reshape(-1).tolist()]
+    if min(codes, default=0) < 0:
+        raise NetworkError("the labels of the validation rows must be those of y, got others; leave those rows out")
+    return np.array(codes, dtype=np.intp)
+
+
+def _require_table(rows: Floats) -> None:
+    if rows.ndim != 2 or len(rows) < 2:
+        raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
+
+
+def _require_rows(sample: Sample) -> None:
+    _require_table(sample.X)
+    if len(sample.y) != len(sample) or sample.weight.shape != (len(sample),):
+        raise NetworkError(
+            f"X, y and weights must have the same number of rows, got {len(sample)}, {len(sample.y)} and "
+            f"{len(sample.weight)}"
+        )
+    for name, values in (("X", sample.X), ("y", sample.y), ("sample_weight", sample.weight)):
+        if not np.isfinite(values).all():
+            raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
+
+
+def _ends(net: nn.Module) -> tuple[nn.Linear, nn.Linear] | None:
+    """Return the first and the last layer of a Sequential if coordinates can be folded into them."""
+    containers = [m for m in net.modules() if list(m.children()) and not isinstance(m, nn.Linear)]
+    if not all(isinstance(m, nn.Sequential) for m in containers):
+        return None
+    layers = [m for _, m in leaves(net) if not isinstance(m, TRANSPARENT)]
+    if not (layers and isinstance(layers[0], nn.Linear) and isinstance(layers[-1], nn.Linear)):
+        return None
+    return (layers[0], layers[-1]) if layers[-1].bias is not None else None
+
+
+@contextmanager
+def _in_coordinates(net: nn.Module, ends: tuple[nn.Linear, nn.Linear] | None, c: Coordinates) -> Iterator[None]:
+    """Let a network compute in standardised coordinates inside the block, in those of the data again behind it."""
+    if ends is None:
+        yield
+        return
+    first, last = ends
+
+    def change(c: Coordinates) -> None:
+        write_layer_(first, read_layer(first).of_features(c))
+        write_layer_(last, read_layer(last).to_responses(c))
+
+    change(c)
+    balance_(net)
+    try:
+        yield
+    finally:
+        change(c.inverse)

@@ -1,0 +1,115 @@
+"""What a fit leaves behind, in records that say which units they are in.
+
+The units of the data are those of the features and responses that the fit was given. The standardised units are those
+of the search: features and responses are centred and multiplied by powers of two, see :mod:`knotwork.spline.scaling`.
+Only :class:`StandardisedSearch` and what it holds are in standardised units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.arrays import Floats
+from knotwork.data.feature_moments import FeatureMoments
+from knotwork.spline.forward import Step
+from knotwork.spline.knots import Spans
+from knotwork.spline.model import Spline, Term
+from knotwork.spline.prune import PruningPath
+from knotwork.spline.refit import Refit, feature_costs, term_costs
+
+
+@dataclass(frozen=True)
+class Knot:
+    """A knot, in the units of its feature, and the training rows that carry its value: all, or the first 1000.
+
+    count : number of those rows; rows : (min(count, 1000),) their numbers
+    """
+
+    feature: int
+    value: float
+    count: int
+    rows: NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How well a spline fits its training rows.
+
+    rss, gcv : in squared units of the responses that the fit was given, summed over them
+    rsq, grsq : shares of those of the intercept alone, without a unit of measurement
+    """
+
+    rss: float
+    gcv: float
+    rsq: float
+    grsq: float
+
+
+@dataclass(frozen=True)
+class Selection:
+    """How the terms were selected, in the units of the data.
+
+    forward_terms : all terms of the forward pass, in order
+    selected : (M,) positions in ``forward_terms`` of the terms that pruning kept, in rising order
+    steps, stopped : the forward pass, step by step, and why it ended
+    observations : their number, Σw with weights
+    spans, penalty : as the fit used them, defaults filled in
+    gcv_by_degree : GCV of the fits of degree 1, 2, … among which this one was chosen; empty if the degree was given
+    """
+
+    forward_terms: tuple[Term, ...]
+    selected: NDArray[np.intp]
+    steps: tuple[Step, ...]
+    stopped: str
+    observations: float
+    spans: Spans
+    penalty: float
+    gcv_by_degree: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class StandardisedSearch:
+    """The search behind a spline, in standardised units.
+
+    pruning : the best subset of each size
+    refit : least squares on the subset with the minimum GCV, whose terms are those of the spline
+    rss_unit : what one unit of a standardised sum of squares is worth, in squared units of the responses
+    """
+
+    pruning: PruningPath
+    refit: Refit
+    rss_unit: float
+
+
+@dataclass(frozen=True)
+class SplineFit:
+    """A fitted spline and how it came about: all in the units of the data but ``standardised``.
+
+    spline : the pruned spline
+    knots : the knots of the spline's hinges, each once, in the order of the terms
+    quality : RSS, GCV and their shares
+    features : mean and std of the features (1 for a constant one)
+    selection : the forward pass and what pruning kept of it
+    standardised : the search in its own coordinates, for measures that need its triangular factor
+    """
+
+    spline: Spline
+    knots: tuple[Knot, ...]
+    quality: Quality
+    features: FeatureMoments
+    selection: Selection
+    standardised: StandardisedSearch
+
+    @property
+    def term_costs(self) -> Floats:
+        """Rise in RSS without each term, the others fitted again, in the units of ``quality.rss``: (M,)."""
+        return term_costs(self.standardised.refit) * self.standardised.rss_unit
+
+    @property
+    def feature_costs(self) -> Floats:
+        """The same without all terms of each feature: (d,)."""
+        costs = feature_costs(self.standardised.refit, len(self.spline.feature_names))
+        return costs * self.standardised.rss_unit
