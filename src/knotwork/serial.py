@@ -66,8 +66,13 @@ RECORDS = {
 }
 # What the constructor of each module of torch.nn takes; a Linear's bias is known by its tensor.
 LAYERS = {
+    "AlphaDropout": ("p", "inplace"),
     "Dropout": ("p", "inplace"),
+    "Dropout1d": ("p", "inplace"),
+    "Dropout2d": ("p", "inplace"),
+    "Dropout3d": ("p", "inplace"),
     "ELU": ("alpha", "inplace"),
+    "FeatureAlphaDropout": ("p", "inplace"),
     "Flatten": ("start_dim", "end_dim"),
     "GELU": ("approximate",),
     "Hardtanh": ("min_val", "max_val", "inplace"),
@@ -78,7 +83,9 @@ LAYERS = {
     "ReLU": ("inplace",),
     "ReLU6": ("inplace",),
     "SiLU": ("inplace",),
+    "Sigmoid": (),
     "Softplus": ("beta", "threshold"),
+    "Tanh": (),
 }
 _SHARED = ("encoder_", "n_features_in_")
 _PIECEWISE = ("pwl_", "fit_", "_flat_output", *_SHARED)
@@ -197,6 +204,10 @@ class Writer:
             return {"device": str(value)}
         if isinstance(value, torch.Tensor):
             return {"tensor": self._tensor(value, path)}
+        if isinstance(value, torch.nn.Sequential):
+            from knotwork.network.chain import working_layers
+
+            working_layers(value)  # refuses what no function of ours takes
         if isinstance(value, torch.nn.Module):
             return self._module(value, path)
         raise _cannot_save(path, type(value).__name__)
@@ -226,7 +237,7 @@ class Writer:
         name = type(module).__name__
         if name not in LAYERS or type(module) is not getattr(nn, name):
             raise DataError(
-                f"a network must be a Sequential of {', '.join(LAYERS)}, layer {path!r} is a {name}; "
+                f"layers must be of torch.nn itself, for other classes are code, {path or 'network'!r} is a {name}; "
                 f"save the state_dict of such a network with safetensors.torch"
             )
         return {

@@ -19,7 +19,7 @@ from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
-from knotwork.network.activations import Activation, activation_rule, require_one_slope
+from knotwork.network.activations import Activation, activation_rule
 
 # What a network may be made of besides Linear layers. Dropout is nothing once a network is in use.
 ACTIVATIONS = (
@@ -181,15 +181,13 @@ def working_layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
     """
     found: list[tuple[str, nn.Module]] = []
     for name, layer in leaves(module):
-        if isinstance(layer, ACTIVATIONS):
-            require_one_slope(layer)
-        elif isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
+        if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
             raise NetworkError(
                 f"a Flatten must keep the rows and flatten all else (start_dim=1, end_dim=-1), got {layer} at '{name}'"
             )
-        elif isinstance(layer, TRANSPARENT):
+        if isinstance(layer, TRANSPARENT):
             continue
-        elif not isinstance(layer, nn.Linear):
+        if not isinstance(layer, (nn.Linear, *ACTIVATIONS)):
             raise NetworkError(
                 f"a network must be made of Linear layers and activations ({', '.join(a.__name__ for a in ACTIVATIONS)}"
                 f"; Dropout, Identity and Flatten may stand anywhere), got {type(layer).__name__} at '{name}'; leave "

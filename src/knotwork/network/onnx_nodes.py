@@ -34,6 +34,8 @@ class Nodes:
                 return self._node("PRelu", x, self._tensor(module.weight.detach().cpu().double().numpy()))
             case nn.Hardtanh():  # and ReLU6, which is one
                 return self._node("Clip", x, self._tensor(module.min_val), self._tensor(module.max_val))
+            case nn.Tanh() | nn.Sigmoid():
+                return self._node(type(module).__name__, x)
             case nn.SiLU():
                 return self._node("Mul", x, self._node("Sigmoid", x))
             case nn.ELU():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 
 from knotwork.data.coordinates import Coordinates
+from knotwork.network.activations import require_one_slope
 from knotwork.network.chain import Chain, Layer
 
 
@@ -29,6 +30,8 @@ def threshold_chain(chain: Chain, coordinates: Coordinates, threshold: float) ->
 
 def shrink_chain(chain: Chain) -> Chain:
     """Take out the units that nobody reads and those that read nothing: a smaller chain with the same function."""
+    for module in chain.modules:
+        require_one_slope(module)
     layers = list(chain.layers)
     changed = True
     while changed:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from knotwork.arrays import Floats
 from knotwork.data.split import row_numbers
 from knotwork.errors import NetworkError
-from knotwork.network.activations import Kind
+from knotwork.network.activations import Kind, require_one_slope
 from knotwork.network.chain import Chain, Layer, build, placement, read_chain
 
 FILLS = ("hinge", "random", "zero")
@@ -134,6 +134,8 @@ def reshape_chain(
     if fill == "hinge" and X is None:
         raise NetworkError("fill='hinge' takes its knots from data; pass X, or use fill='random'")
     widths = tuple(operator.index(w) for w in widths)
+    for module in chain.modules:
+        require_one_slope(module)
     if len(widths) < len(chain.hidden):
         raise NetworkError(
             f"reshape keeps or adds layers: the network has {len(chain.hidden)} hidden layers, got {len(widths)} widths"

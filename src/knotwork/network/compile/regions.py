@@ -14,6 +14,7 @@ from torch import nn
 
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
+from knotwork.network.activations import require_one_slope
 from knotwork.network.chain import read_chain
 from knotwork.pwl.boxes import read_box
 from knotwork.pwl.cells import box_cell, cut
@@ -38,6 +39,7 @@ def activation_bends(activation: nn.Module) -> Bends:
     if isinstance(activation, nn.LeakyReLU):
         slope = float(activation.negative_slope)
     elif isinstance(activation, nn.PReLU):
+        require_one_slope(activation)
         slope = float(activation.weight.detach())
     elif isinstance(activation, nn.Hardtanh):  # ReLU6 too
         low, high = float(activation.min_val), float(activation.max_val)

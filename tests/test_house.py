@@ -1,0 +1,68 @@
+"""The house: imports point one way between rooms, and every room is on the map in CONTRIBUTING.md."""
+
+import ast
+import itertools
+from pathlib import Path
+
+import pytest
+
+import knotwork
+
+SOURCE = Path(knotwork.__file__).parent
+
+
+def room_of(module):
+    """knotwork.network.compile.units → network/compile; files at the top are rooms of their own."""
+    parts = module.split(".")[1:]
+    if parts and not (SOURCE / Path(*parts)).is_dir():
+        parts = parts[:-1] if len(parts) > 1 else parts
+    return "/".join(parts)
+
+
+def imports():
+    """Yield (importing module, imported module) within the library, lazy imports included, type checking apart."""
+    for path in SOURCE.rglob("*.py"):
+        module = ".".join(("knotwork", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+        for node in ast.walk(without_type_checking(ast.parse(path.read_text()))):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("knotwork"):
+                for name in node.names:
+                    inner = f"{node.module}.{name.name}"
+                    is_module = (SOURCE / Path(*inner.split(".")[1:])).with_suffix(".py").exists()
+                    yield module, inner if is_module else node.module
+
+
+def without_type_checking(tree):
+    class Drop(ast.NodeTransformer):
+        def visit_If(self, node):
+            return None if getattr(node.test, "id", "") == "TYPE_CHECKING" else self.generic_visit(node)
+
+    return Drop().visit(tree)
+
+
+def graph():
+    edges = {}
+    for importer, imported in imports():
+        a, b = room_of(importer), room_of(imported)
+        if a and b and a != b:
+            edges.setdefault(a, {}).setdefault(b, f"{importer} imports {imported}")
+    return edges
+
+
+def test_rooms_import_each_other_one_way_only():
+    edges = graph()
+    path, seen = [], set()
+
+    def visit(room):
+        if room in path:
+            cycle = [*path[path.index(room) :], room]
+            pytest.fail("; ".join(edges[a][b] for a, b in itertools.pairwise(cycle)))
+        if room in seen:
+            return
+        seen.add(room)
+        path.append(room)
+        for other in edges.get(room, {}):
+            visit(other)
+        path.pop()
+
+    for room in list(edges):
+        visit(room)
