@@ -134,7 +134,7 @@ def test_what_is_beyond_float32_is_refused_with_advice(tmp_path):
     ("model", "message"),
     [
         (nn.Linear(2, 1), "must be an nn.Sequential.*got Linear"),
-        (nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)), "Tanh"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Mish(), nn.Linear(2, 1)), "Mish"),
         (nn.Sequential(nn.ReLU()), "Linear.*got ReLU"),
         ("a string", "only a Spline or an estimator"),
         (kw.MarsRegressor(), "fit it first"),

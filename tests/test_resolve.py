@@ -31,7 +31,7 @@ import knotwork as kw
 from knotwork.data.links import LINKS
 from knotwork.errors import DataError, NetworkError
 from knotwork.export import export_torch
-from knotwork.resolve import resolve
+from knotwork.network.resolve import resolve
 
 # Of the response's std, or of one logit.
 CLOSE = 1e-9

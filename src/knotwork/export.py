@@ -31,7 +31,7 @@ from knotwork.errors import MissingPackage, NetworkError
 from knotwork.network.chain import Chain, build, read_chain
 from knotwork.network.compile.convert import resolve_network, to_network
 from knotwork.network.onnx_nodes import Nodes
-from knotwork.resolve import Resolved
+from knotwork.network.resolve import Resolved
 from knotwork.whole import whole_file
 
 OPSET = 17

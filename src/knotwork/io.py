@@ -24,7 +24,7 @@ from safetensors import SafetensorError
 from knotwork import __version__
 from knotwork.errors import DataError
 from knotwork.migrate import SCHEMA, migrate
-from knotwork.resolve import is_wrapper
+from knotwork.network.resolve import is_wrapper
 from knotwork.serial import ARRAYS, DOCUMENT, KINDS, Reader, Writer, name_in, not_as_written, require_known
 
 # The arrays of the model that is being replaced, until model.json no longer asks for them.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from knotwork.resolve import Resolved, resolve
+from knotwork.network.resolve import Resolved, resolve
 from knotwork.spline.model import Spline
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from knotwork.data.pieces import Kind
-    from knotwork.resolve import Resolved
+    from knotwork.network.resolve import Resolved
 
 
 def predict(
@@ -34,7 +34,7 @@ def predict(
     import knotwork as kw
     from knotwork.commands.rows import missing_values
     from knotwork.data.files import read_file
-    from knotwork.resolve import resolve
+    from knotwork.network.resolve import resolve
 
     if out is not None:
         require_free_file(out, force)

@@ -51,7 +51,7 @@ def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple
     from knotwork.commands.rows import missing_values
     from knotwork.data.files import read_file
     from knotwork.data.names import require_columns
-    from knotwork.resolve import resolve
+    from knotwork.network.resolve import resolve
 
     columns = columns_of(resolve(model), path)
     table = read_file(data, as_text=[name for name, kind in columns.items() if kind == "text"])

@@ -1,8 +1,8 @@
 """What is explained, and the rows it is explained on: plain records that every explanation starts from.
 
-Whatever :mod:`knotwork.resolve` takes apart becomes a :class:`Subject`. Rows are kept twice: as the matrix that the
-model takes, and as one number per column of the user's table (a category by its position), which is what people move,
-permute and read.
+Whatever :mod:`knotwork.network.resolve` takes apart becomes a :class:`Subject`. Rows are kept twice: as the matrix that
+the model takes, and as one number per column of the user's table (a category by its position), which is what people
+move, permute and read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from knotwork.arrays import Floats
 from knotwork.data.links import LINKS, link_named
 from knotwork.data.table import Column, TableEncoder, as_frame, require_finite
 from knotwork.errors import DataError
-from knotwork.resolve import Resolved, resolve
+from knotwork.network.resolve import Resolved, resolve
 from knotwork.spline.model import Spline, Term
 
 if TYPE_CHECKING:

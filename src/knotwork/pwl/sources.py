@@ -11,7 +11,7 @@ from knotwork.spline.model import Spline
 
 
 def function_of(model: Any) -> Spline | LatticePWL | MaxSum:
-    """Return the function of a source from elsewhere; :func:`knotwork.resolve.as_pwl` lists them."""
+    """Return the function of a source from elsewhere; :func:`knotwork.network.resolve.as_pwl` lists them."""
     home = type(model).__module__.partition(".")[0]
     if home == "sklearn":
         from knotwork.pwl.from_sklearn import spline_of

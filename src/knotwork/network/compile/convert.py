@@ -16,6 +16,7 @@ from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Conversion, Layer, build
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import require_piecewise_linear
+from knotwork.network.resolve import Resolved, resolve
 from knotwork.network.rewire import (
     centred_inputs,
     far_centre,
@@ -26,7 +27,6 @@ from knotwork.network.rewire import (
 )
 from knotwork.pwl.boxes import read_box
 from knotwork.pwl.through import Function, inputs_of, of_inputs, outputs_of
-from knotwork.resolve import Resolved, resolve
 from knotwork.spline.model import Spline, knots_by_feature
 
 if TYPE_CHECKING:
