@@ -111,7 +111,13 @@ def test_a_file_that_disagrees_is_never_handed_over(tmp_path, monkeypatch):
 
 def test_a_program_that_disagrees_is_never_handed_over(tmp_path, monkeypatch):
     spline = Spline((Hinge(0, 1.0, 1),), [2.0], [[3.0]], ("x",))
-    monkeypatch.setattr(export, "_copies", lambda layers: [nn.Linear(1, 1)])
+
+    def other(chain, dtype):
+        net = nn.Sequential(nn.Linear(1, 1))
+        net.conversion = None
+        return net
+
+    monkeypatch.setattr(export, "build", other)
     with pytest.raises(NetworkError, match="must give our prediction"):
         export.export_torch(spline, tmp_path / "s.pt2")
     assert list(tmp_path.iterdir()) == []
@@ -127,9 +133,9 @@ def test_what_is_beyond_float32_is_refused_with_advice(tmp_path):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (nn.Linear(2, 1), "as an nn.Sequential of Linear and activations, got Linear"),
-        (nn.Sequential(nn.Linear(2, 2), nn.Tanh(), nn.Linear(2, 1)), "Tanh"),
-        (nn.Sequential(nn.ReLU()), "must have a Linear layer"),
+        (nn.Linear(2, 1), "must be an nn.Sequential.*got Linear"),
+        (nn.Sequential(nn.Linear(2, 2), nn.Mish(), nn.Linear(2, 1)), "Mish"),
+        (nn.Sequential(nn.ReLU()), "Linear.*got ReLU"),
         ("a string", "only a Spline or an estimator"),
         (kw.MarsRegressor(), "fit it first"),
     ],

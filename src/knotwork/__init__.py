@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from knotwork.network.reshape import deepen as deepen
     from knotwork.network.reshape import reshape as reshape
     from knotwork.network.reshape import widen as widen
+    from knotwork.network.resolve import as_pwl as as_pwl
     from knotwork.network.start.heads import init_head_ as init_head_
     from knotwork.network.start.init import init_ as init_
     from knotwork.network.train.train import train as train
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from knotwork.pwl.maxsum import MaxSum as MaxSum
     from knotwork.pwl.pieces import Piece as Piece
     from knotwork.pwl.pieces import Pieces as Pieces
-    from knotwork.pwl.sources import as_pwl as as_pwl
     from knotwork.spline.model import Hinge as Hinge
     from knotwork.spline.model import Linear as Linear
     from knotwork.spline.model import Min as Min
@@ -63,7 +63,7 @@ _HOME = {
     "Spline": "knotwork.spline.model",
     "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
-    "as_pwl": "knotwork.pwl.sources",
+    "as_pwl": "knotwork.network.resolve",
     "deepen": "knotwork.network.reshape",
     "export_onnx": "knotwork.export",
     "explain": "knotwork.explanation.explanation",

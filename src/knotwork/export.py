@@ -3,7 +3,8 @@
 A file takes the encoded features as numbers, (rows, features), and gives the outputs, (rows, outputs). How a table
 becomes these numbers is in the file's metadata: the columns in order, each with its categories if it has any. A column
 without categories is one feature; one with categories is a feature for each of them, 1 where the row has it and 0
-elsewhere. In Python ``estimator.encoder_.encode(frame)`` does that.
+elsewhere. In Python ``to_network(model).conversion.encoder.encode(frame)`` does that. The metadata also name the link:
+a file of a model of log(y) gives log(y).
 
 The ONNX graph is made from the layers themselves (Gemm and a few activations): it is small, needs no exporter, and any
 runtime of operator set 17 runs it.
@@ -11,14 +12,13 @@ runtime of operator set 17 runs it.
 
 from __future__ import annotations
 
-import copy
 import importlib
 import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,14 +28,11 @@ from torch import nn
 from knotwork import __version__
 from knotwork.arrays import Floats
 from knotwork.errors import MissingPackage, NetworkError
-from knotwork.network.activations import activation_rule
-from knotwork.network.compile.convert import to_network
+from knotwork.network.chain import Chain, build, read_chain
+from knotwork.network.compile.convert import resolve_network, to_network
 from knotwork.network.onnx_nodes import Nodes
-from knotwork.spline.model import Spline
+from knotwork.network.resolve import Resolved
 from knotwork.whole import whole_file
-
-if TYPE_CHECKING:
-    from knotwork.data.table import TableEncoder
 
 OPSET = 17
 IR_VERSION = 8
@@ -59,20 +56,31 @@ class Exported:
 
 @dataclass(frozen=True)
 class _Subject:
-    """What is exported: layers, our own prediction to check against, and what the file says about itself."""
+    """What is exported: a chain, our own prediction to check against, and what the file says about itself."""
 
-    layers: list[nn.Module]
+    chain: Chain
     predict: Callable[[Floats], Floats]
     about: dict[str, Any]
     output: str
 
     @property
     def inputs(self) -> int:
-        return next(m.in_features for m in self.layers if isinstance(m, nn.Linear))
+        return self.chain.inputs
 
     @property
     def outputs(self) -> int:
-        return [m.out_features for m in self.layers if isinstance(m, nn.Linear)][-1]
+        return len(self.chain.output.bias)
+
+    @property
+    def layers(self) -> list[tuple[Floats, Floats] | nn.Module]:
+        """Weight and bias of each affine layer and the activations, in order."""
+        chain = self.chain
+        layers: list[tuple[Floats, Floats] | nn.Module] = []
+        if chain.prefix is not None:
+            layers.append((chain.prefix.weight.numpy(), chain.prefix.bias.numpy()))
+        for layer, module in zip(chain.hidden, chain.modules, strict=True):
+            layers += [(layer.weight.numpy(), layer.bias.numpy()), module]
+        return [*layers, (chain.output.weight.numpy(), chain.output.bias.numpy())]
 
 
 def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = "float32") -> Exported:
@@ -80,7 +88,7 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = 
 
     Parameters
     ----------
-    model : Spline, fitted estimator, or nn.Sequential of Linear and activations that a spline can be converted to
+    model : nn.Sequential of Linear and activations, or anything that ``to_network`` takes
     path : the file; one that is there is replaced, but only once the new one has passed its check
     dtype : of the input "features" (rows, features), the output and the weights
 
@@ -91,13 +99,15 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = 
     Notes
     -----
     The output is "prediction" (rows, outputs); for a classifier it is "decision", what ``decision_function`` returns
-    (for two classes the log-odds of the second). The metadata ``knotwork.columns`` says how a table becomes the
-    features, ``knotwork.feature_names`` names them. Needs onnx and onnxruntime: ``pip install 'knotwork[export]'``.
+    (for two classes the log-odds of the second); for a model of log(y) it is "log_prediction", and so on. The metadata
+    ``knotwork.columns`` says how a table becomes the features, ``knotwork.feature_names`` names them, and
+    ``knotwork.link`` is the function of y that comes out. Needs onnx and onnxruntime:
+    ``pip install 'knotwork[export]'``.
 
     Examples
     --------
     >>> import tempfile
-    >>> from knotwork import Hinge
+    >>> from knotwork import Hinge, Spline
     >>> spline = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[0.5]], feature_names=("x",))
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     export_onnx(spline, f"{folder}/spline.onnx", dtype="float64").largest_difference
@@ -122,7 +132,8 @@ def export_torch(model: Any, path: str | os.PathLike[str], *, dtype: Precision =
     """
     subject = _subject(model)
     _require_dtype(dtype)
-    net = torch.nn.Sequential(*_copies(subject.layers)).to("cpu", getattr(torch, dtype)).eval()
+    net = build(subject.chain, getattr(torch, dtype)).eval()
+    del net.conversion  # no part of the program
     example = torch.zeros(3, subject.inputs, dtype=getattr(torch, dtype))
     program = torch.export.export(net, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
     with whole_file(Path(path)) as fresh:
@@ -150,64 +161,38 @@ def _require_dtype(dtype: str) -> None:
 
 
 def _subject(model: Any) -> _Subject:
-    """Take a model apart: its trained network if it has one, else the layers of its spline."""
-    about: dict[str, Any] = {"version": __version__, "model": type(model).__name__}
-    net = model if isinstance(model, torch.nn.Module) else getattr(model, "network_", None)
-    spline = model if isinstance(model, Spline) else getattr(model, "spline_", None)
-    if isinstance(spline, Spline):
-        about["feature_names"] = list(spline.feature_names)
-    encoder: TableEncoder | None = getattr(model, "encoder_", None)
-    if encoder is not None:
-        about["feature_names"] = list(encoder.feature_names)
-        about["columns"] = [_column(c.name, c.categories) for c in encoder.columns]
-    classes = getattr(model, "classes_", None)
-    if classes is not None:
-        about["classes"] = [str(name) for name in classes]
-    output = "prediction" if classes is None else "decision"
-    if net is not None:
-        layers = _layers(net)
-        return _Subject(layers, lambda rows: _evaluate(layers, rows), about, output)
-    layers = _layers(to_network(model, dtype=torch.float64))
-    if isinstance(spline, Spline):  # the independent way: numpy against the network
-        return _Subject(layers, lambda rows: spline(rows).reshape(len(rows), -1), about, output)
-    return _Subject(layers, lambda rows: _evaluate(layers, rows), about, output)
+    """Take a model apart: its network, or the layers of its function."""
+    parts = resolve_network(model)
+    output = "prediction" if parts.classes is None else "decision"
+    output = output if parts.link == "identity" else f"{parts.link}_{output}"
+    if parts.network is not None and parts.estimator is None:
+        chain = parts.network
+    else:
+        chain = read_chain(to_network(model, dtype=torch.float64))
+    # Where there is a function, its own evaluation judges the layers: the independent way.
+    return _Subject(chain, parts, _about(parts, model), output)
+
+
+def _about(parts: Resolved, model: Any) -> dict[str, Any]:
+    """Return what a file says about itself."""
+    kind = type(model).__name__ if parts.estimator is None else parts.kind
+    about: dict[str, Any] = {"version": __version__, "model": kind, "link": parts.link}
+    if parts.encoder is not None:
+        about["feature_names"] = list(parts.encoder.feature_names)
+        if parts.estimator is not None or parts.network is not None:
+            about["columns"] = [_column(c.name, c.categories) for c in parts.encoder.columns]
+    if parts.classes is not None:
+        about["classes"] = [str(name) for name in parts.classes]
+    return about
 
 
 def _column(name: str, categories: tuple[Any, ...] | None) -> dict[str, Any]:
     return {"name": name} if categories is None else {"name": name, "categories": [str(c) for c in categories]}
 
 
-def _layers(net: nn.Module) -> list[nn.Module]:
-    """Return the layers that compute something, in order."""
-    if not isinstance(net, nn.Sequential):
-        raise NetworkError(
-            f"a network is exported as an nn.Sequential of Linear and activations, got {type(net).__name__}; "
-            f"use torch.onnx.export for others"
-        )
-    layers: list[nn.Module] = []
-    for module in net:
-        if isinstance(module, nn.Sequential):
-            layers += _layers(module)
-        elif isinstance(module, nn.Linear):
-            layers.append(module)
-        elif not isinstance(module, (nn.Dropout, nn.Identity, nn.Flatten)):
-            activation_rule(module)  # refuses the others
-            layers.append(module)
-    if not any(isinstance(m, nn.Linear) for m in layers):
-        raise NetworkError("a network must have a Linear layer to be exported, got none")
-    return layers
-
-
-def _copies(layers: list[nn.Module]) -> list[nn.Module]:
-    return [copy.deepcopy(layer) for layer in layers]
-
-
-def _evaluate(layers: list[nn.Module], rows: Floats) -> Floats:
-    values = torch.from_numpy(np.array(rows, dtype=np.float64))
+def _activate(module: nn.Module, values: Floats) -> Floats:
     with torch.no_grad():
-        for layer in _copies(layers):
-            values = layer.to("cpu", torch.float64)(values)
-    result: Floats = values.numpy()
+        result: Floats = module.to("cpu", torch.float64)(torch.from_numpy(values)).numpy()
     return result
 
 
@@ -231,7 +216,9 @@ def _check(subject: _Subject, dtype: Precision, path: Path, run: Callable[[NDArr
 def _rows_around_the_kinks(subject: _Subject) -> Floats:
     """Make rows where the first layer bends: features near the points where its units are zero, on both sides."""
     rng = np.random.default_rng(0)
-    weight, bias = _affine(next(m for m in subject.layers if isinstance(m, nn.Linear)))
+    weight, bias, *more = (part for layer in subject.layers if isinstance(layer, tuple) for part in layer)
+    if subject.chain.prefix is not None:
+        weight, bias = more[0] @ weight, more[1] + more[0] @ bias
     norms = (weight**2).sum(axis=1)
     used = norms > 0
     points = -bias[used, None] * weight[used] / norms[used, None]
@@ -243,23 +230,16 @@ def _rows_around_the_kinks(subject: _Subject) -> Floats:
     return rows
 
 
-def _affine(linear: nn.Linear) -> tuple[Floats, Floats]:
-    weight: Floats = linear.weight.detach().cpu().double().numpy()
-    if linear.bias is None:
-        return weight, np.zeros(len(weight))
-    return weight, linear.bias.detach().cpu().double().numpy()
-
-
 def _size_of_parts(subject: _Subject, rows: Floats) -> tuple[Floats, int]:
     """Run the layers with all signs taken away: the most the parts of each output can add up to, and the layers."""
     size, depth = np.abs(rows), 0
     for layer in subject.layers:
-        if isinstance(layer, nn.Linear):
-            weight, bias = _affine(layer)
+        if isinstance(layer, tuple):
+            weight, bias = layer
             size, depth = size @ np.abs(weight).T + np.abs(bias), depth + 1
         else:
             # All of these grow away from zero, so |act(u)| for |u| ≤ size is greatest at an end.
-            size = np.maximum(np.abs(_evaluate([layer], size)), np.abs(_evaluate([layer], -size)))
+            size = np.maximum(np.abs(_activate(layer, size)), np.abs(_activate(layer, -size)))
     return size, depth
 
 
@@ -271,7 +251,7 @@ def _graph(subject: _Subject, dtype: Precision) -> Any:
     nodes = Nodes(np.dtype(dtype))
     name = "features"
     for layer in subject.layers:
-        name = nodes.affine(name, *_affine(layer)) if isinstance(layer, nn.Linear) else nodes.activation(name, layer)
+        name = nodes.affine(name, *layer) if isinstance(layer, tuple) else nodes.activation(name, layer)
     nodes.rename_last(subject.output)
     graph = helper.make_graph(
         nodes.nodes,

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from knotwork import __version__
 from knotwork.errors import DataError
 from knotwork.migrate import SCHEMA, migrate
+from knotwork.network.resolve import is_wrapper
 from knotwork.serial import ARRAYS, DOCUMENT, KINDS, Reader, Writer, name_in, not_as_written, require_known
 
 # The arrays of the model that is being replaced, until model.json no longer asks for them.
@@ -50,6 +51,11 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     True
     """
     kind = name_in(KINDS, model)
+    if kind is None and is_wrapper(model):
+        raise DataError(
+            f"save takes models of knotwork, a {type(model).__name__} of scikit-learn is none; save "
+            f"kw.to_network(model), or the estimator inside"
+        )
     if kind is None:
         raise DataError(
             f"save takes one of {', '.join(KINDS)} and no class derived from them, got {type(model).__name__}; "

@@ -95,7 +95,7 @@ def test_models_saved_from_python(knotwork_json, refused, frame, data, tmp_path)
     kw.save(both.spline_, tmp_path / "spline")
     assert knotwork_json("predict", tmp_path / "spline", data / "comma.csv")["predictions"] == predictions
     kw.save(kw.to_network(both), tmp_path / "net")
-    assert "is a Sequential; save the estimator" in refused("predict", tmp_path / "net", data / "comma.csv")
+    assert "holds a network; save the estimator" in refused("predict", tmp_path / "net", data / "comma.csv")
     array = kw.MarsRegressor().fit(X.to_numpy(), y)
     kw.save(array, tmp_path / "array")
     X.set_axis(["x0", "x1"], axis=1).to_csv(tmp_path / "x.csv", index=False)

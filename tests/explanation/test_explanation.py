@@ -193,11 +193,13 @@ def test_a_bare_network_and_several_responses():
     both = np.stack([y, X["alcohol"]], axis=1)
     model = kw.MarsRegressor().fit(X, both)
     explanation = kw.explain(kw.to_network(model), X, both)
-    assert list(explanation.effects) == [f"x{k}" for k in range(11)]
-    assert explanation.effects["x10"].network.shape[1] == 2
-    assert explanation.importances.index[0] == "x10"
-    assert list(explanation.effects["x10"].to_frame().columns) == ["network y0", "network y1"]
+    assert list(explanation.effects) == list(X.columns)  # a converted network remembers them
+    assert explanation.effects["alcohol"].network.shape[1] == 2
+    assert explanation.importances.index[0] == "alcohol"
+    assert list(explanation.effects["alcohol"].to_frame().columns) == ["network y0", "network y1"]
     assert explanation.quality.loc["network", "R²"] > 0.5
+    lattice = kw.LatticePWL(np.eye(12)[1:], [tuple(range(11))])
+    assert list(kw.explain(kw.to_network(lattice), X).effects) == [f"x{k}" for k in range(11)]
 
 
 class Classes:
@@ -245,7 +247,7 @@ SENTENCES = [
     (lambda m, X, y: kw.explain(m.spline_).drift, "this Spline has none"),
     (lambda m, X, y: kw.explain(m.spline_).sparsity, "a Spline has none"),
     (lambda m, X, y: kw.explain(m.spline_).prune(0.1), "prune takes a network"),
-    (lambda m, X, y: kw.explain(kw.MarsRegressor()), "call fit"),
+    (lambda m, X, y: kw.explain(kw.MarsRegressor()), "this MarsRegressor is not fitted; fit it first"),
     (lambda m, X, y: kw.explain("model"), "got str"),
     (lambda m, X, y: kw.explain(m, random_start=True), "with the X and y"),
 ]  # fmt: skip

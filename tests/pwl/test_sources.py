@@ -169,7 +169,7 @@ def test_what_is_not_piecewise_linear_is_refused_with_the_nearest_thing(wine, mo
         (([0.0, 1.0], [1.0]), r"one fp per xp, got shapes \(2,\) and \(1, 1\)"),
         (([0.0, np.nan], [1.0, 2.0]), "finite"),
         (("a", "b"), "two sequences of numbers"),
-        (kw.MaxAffineRegressor(), "got MaxAffineRegressor; fit it first"),
+        (kw.MaxAffineRegressor(), "this MaxAffineRegressor is not fitted; fit it first"),
         ([], "got list"),
         (lambda x: x, "got function"),
     ],

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from knotwork.network.resolve import Resolved, resolve
 from knotwork.spline.model import Spline
 
 if TYPE_CHECKING:
@@ -35,13 +36,15 @@ def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dic
 
 def describe(model: Any, target: str) -> dict[str, Any]:
     """Return what was fitted: a formula for each output, and for a network its layers and training."""
-    spline = model.spline_
+    parts = resolve(model)
+    spline = parts.spline
+    assert spline is not None  # the command offers no random start
     described: dict[str, Any] = {
-        "kind": type(model).__name__,
+        "kind": parts.kind,
         "features": list(spline.feature_names),
         "formulas": {
             label: str(Spline(spline.terms, spline.intercept[[k]], spline.coef[:, [k]], spline.feature_names))
-            for k, label in enumerate(_outputs(model, target))
+            for k, label in enumerate(_outputs(parts, target))
         },
         "intercept": spline.intercept.tolist(),
         "terms": [
@@ -49,10 +52,10 @@ def describe(model: Any, target: str) -> dict[str, Any]:
             for term, betas in zip(spline.terms, spline.coef, strict=True)
         ],
     }
-    if hasattr(model, "network_"):
-        history = model.history_
+    history = parts.history
+    if parts.network is not None and history is not None:
         described["network"] = {
-            "hidden": list(model.hidden),
+            "hidden": list(parts.network.widths),
             "epochs": len(history) - 1,
             "best_epoch": history.best_epoch,
             "validation_loss_of_the_spline": history.validation_loss[0],
@@ -61,9 +64,9 @@ def describe(model: Any, target: str) -> dict[str, Any]:
     return described
 
 
-def _outputs(model: Any, target: str) -> list[str]:
+def _outputs(parts: Resolved, target: str) -> list[str]:
     """Say what each output of the spline is."""
-    classes = getattr(model, "classes_", None)
+    classes = parts.classes
     if classes is None:
         return [target]
     if len(classes) == 2:

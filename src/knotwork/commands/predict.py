@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from knotwork.data.pieces import Kind
+    from knotwork.network.resolve import Resolved
 
 
 def predict(
@@ -33,12 +34,13 @@ def predict(
     import knotwork as kw
     from knotwork.commands.rows import missing_values
     from knotwork.data.files import read_file
+    from knotwork.network.resolve import resolve
 
     if out is not None:
         require_free_file(out, force)
         if out.suffix.lower() not in (".csv", ".parquet"):
             raise DataError(f"predictions are written as .csv or .parquet, got {out}; choose one of these endings")
-    fitted = kw.load(model)
+    fitted = resolve(kw.load(model))
     columns = columns_of(fitted, model)
     table = read_file(data, columns=columns)
     gaps = {name: int(table.missing(name).sum()) for name in columns}
@@ -61,38 +63,31 @@ def predict(
         predictions.to_csv(sys.stdout, index=False)
 
 
-def columns_of(model: Any, path: Path) -> dict[str, Kind]:
+def columns_of(parts: Resolved, path: Path) -> dict[str, Kind]:
     """Return the columns that a model takes and what they must hold."""
-    import knotwork as kw
-
-    if isinstance(model, kw.Spline):
-        return dict.fromkeys(model.feature_names, "number")
-    encoder = getattr(model, "encoder_", None)
-    if encoder is None:
+    if parts.encoder is None or (parts.estimator is None and parts.spline is None):
         raise DataError(
-            f"a table is predicted by a model that knows its columns, {path} is a {type(model).__name__}; "
-            f"save the estimator instead"
+            f"a table is predicted by a Spline or an estimator, {path} holds a {parts.kind}; save the estimator instead"
         )
-    return {c.name: "number" if c.categories is None else "text" for c in encoder.columns}
+    return {c.name: "number" if c.categories is None else "text" for c in parts.encoder.columns}
 
 
-def _predictions(model: Any, frame: pd.DataFrame) -> pd.DataFrame:
+def _predictions(parts: Resolved, frame: pd.DataFrame) -> pd.DataFrame:
     """Predict: a column ``prediction`` (several if the model has several outputs), and one per class if it has any."""
     import pandas as pd
 
-    import knotwork as kw
-
-    if isinstance(model, kw.Spline):
-        values = model(frame.to_numpy())
-    elif hasattr(model, "feature_names_in_"):
-        values = model.predict(frame)
-    else:  # fitted to an array
-        values = model.predict(frame.to_numpy())
+    model = parts.estimator
+    X = frame if parts.named else frame.to_numpy()  # fitted to an array
+    if model is None:
+        values = parts(frame.to_numpy())
+        values = values[:, 0] if values.shape[1] == 1 else values
+    else:
+        values = model.predict(X)
     if values.ndim == 2:
         return pd.DataFrame(values, columns=[f"prediction {k}" for k in range(values.shape[1])])
     result = pd.DataFrame({"prediction": values})
-    if hasattr(model, "predict_proba"):
-        for name, share in zip(model.classes_, model.predict_proba(frame).T, strict=True):
+    if parts.classes is not None:
+        for name, share in zip(parts.classes, model.predict_proba(X).T, strict=True):
             result[f"probability of {name}"] = share
     return result
 

@@ -51,8 +51,9 @@ def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple
     from knotwork.commands.rows import missing_values
     from knotwork.data.files import read_file
     from knotwork.data.names import require_columns
+    from knotwork.network.resolve import resolve
 
-    columns = columns_of(model, path)
+    columns = columns_of(resolve(model), path)
     table = read_file(data, as_text=[name for name, kind in columns.items() if kind == "text"])
     require_columns(columns, list(table.kinds), data)
     others = [name for name in table.columns if name not in columns]

@@ -24,7 +24,10 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Column:
-    """One column of the user's table: numeric if ``categories`` is None, else encoded as indicators of them."""
+    """One column of the user's table: numeric if ``categories`` is None, else encoded as indicators of them.
+
+    A column without any categories, ``()``, is skipped.
+    """
 
     name: str
     categories: tuple[Any, ...] | None = None
@@ -54,10 +57,11 @@ class TableEncoder:
         return tuple(k for k, column in enumerate(self.columns) for _ in column.feature_names)
 
     def encode(self, X: Any) -> Floats:
-        """Encode a frame, or pass a numeric array (N, d) on; refuse what is not finite."""
-        frame = as_frame(X)
+        """Encode a frame, its columns found by name, or an array (N, columns); refuse what is not finite."""
+        frame = self._in_order(as_frame(X))
+        if frame is None and any(column.categories is not None for column in self.columns):
+            frame = self._as_table(X)
         if frame is None:
-            self._require_no_categories()
             matrix = X
         elif all(column.categories is None for column in self.columns):
             matrix = _numeric_matrix(frame)
@@ -72,13 +76,39 @@ class TableEncoder:
         require_finite(matrix, self.feature_names)
         return matrix
 
-    def _require_no_categories(self) -> None:
-        named = [column.name for column in self.columns if column.categories is not None]
-        if named:
+    def _in_order(self, frame: nw.DataFrame[Any] | None) -> nw.DataFrame[Any] | None:
+        """Select the columns by name where a frame has them all; one with other names is read by position."""
+        names = [column.name for column in self.columns]
+        if frame is None or [str(name) for name in frame.columns] == names:
+            return frame
+        known = {str(name): name for name in frame.columns}
+        if all(name in known for name in names):
+            return frame.select([known[name] for name in names])
+        if len(frame.columns) != len(names):
+            missing = [name for name in names if name not in known]
             raise DataError(
-                f"a model with text or categorical columns ({_listing(named)}) takes a table with the columns it was "
-                f"fitted to, got an array; pass a data frame"
+                f"a table must have the columns {_listing(names)}, got {len(frame.columns)} columns without "
+                f"{_listing(missing)}; add them"
             )
+        return frame
+
+    def _as_table(self, X: Any) -> nw.DataFrame[Any]:
+        """Give an array's columns their names; its values must be what the categories are."""
+        array = np.asarray(X)
+        chosen = [column for column in self.columns if column.categories]
+        text = [column.name for column in chosen if any(isinstance(c, str) for c in column.categories or ())]
+        if array.ndim != 2 or array.shape[1] != len(self.columns) or (text and array.dtype.kind not in "OUS"):
+            raise DataError(
+                f"a model with text or categorical columns ({_listing(text or [column.name for column in chosen])}) "
+                f"takes a table with the columns it was fitted to, got an array; pass a data frame"
+            )
+        import pandas as pd
+
+        columns = {
+            k: array[:, k] if column.categories is not None else np.asarray(array[:, k], dtype=np.float64)
+            for k, column in enumerate(self.columns)
+        }
+        return nw.from_native(pd.DataFrame(columns), eager_only=True)
 
 
 def as_frame(X: Any) -> nw.DataFrame[Any] | None:
@@ -171,6 +201,8 @@ def _numbers(column: nw.Series[Any]) -> Floats:
 def _encode_column(column: nw.Series[Any], how: Column, out: Floats) -> None:
     if how.categories is None:
         out[:, 0] = _numbers(column)
+        return
+    if not how.categories:  # nothing comes from this column
         return
     if column.null_count():
         raise DataError(

@@ -36,7 +36,9 @@ def explain(
 
     Parameters
     ----------
-    model : Spline, fitted estimator of knotwork, or Sequential of Linear and activation
+    model : fitted estimator of knotwork, a Pipeline or TransformedTargetRegressor around one, or anything else that
+        ``to_network`` takes, or Sequential of Linear and activation. A model of log(y) is explained as such: curves and
+        errors are on the scale of log(y)
     X : table or array like the one that the model was fitted to; what needs rows says so when it is asked for
     y : (N,) or (N, p) responses, or classes; for errors and permutation importance
     curves : "partial" (mean over the rows) or "accumulated" (local effects, for columns that hang together)
@@ -146,11 +148,7 @@ class Explanation:
         >>> pruned.weights[1] < pruned.weights[0]
         True
         """
-        network = getattr(self.model, "network_", None)
-        estimator = self.model if network is not None else None
-        return sizes.prune(
-            self.subject, self.rows, threshold, network if network is not None else self.model, estimator
-        )
+        return sizes.prune(self.subject, self.rows, threshold, self.model)
 
     def contributions(self, X: Any) -> parts.Contributions:
         """Take the predictions of rows X apart into what each column adds."""

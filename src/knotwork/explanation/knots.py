@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 # Rows remembered per knot, as in a fit: a knot of a coarse column may have millions.
 MOST_ROWS = 1000
+# Units in the last place of a column's largest value, within which a value is a knot.
+ROUNDING = 8
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,10 @@ def knots(subject: Subject, rows: Rows | None) -> tuple[KnotRows, ...]:
     keys = sorted({(h.feature, h.knot) for term in spline.terms for h in hinges_of(term)})
     result = []
     for feature, value in keys:
-        at = np.flatnonzero(rows.matrix[:, feature] == value)
+        column = rows.matrix[:, feature]
+        # The knots of a pipeline were data values until they went through its scaling and back.
+        near = ROUNDING * np.spacing(np.abs(column).max())
+        at = np.flatnonzero(np.abs(column - value) <= near)
         result.append(KnotRows(feature, names[feature], value, at.size, at[:MOST_ROWS]))
     return tuple(result)
 

@@ -29,7 +29,7 @@ class Pruned:
     """A smaller network and its price.
 
     network : nn.Sequential, raw features in
-    model : a copy of the estimator that uses it, without history and start; None for a bare network
+    model : a copy of the estimator that uses it, without history and start; None for other models
     threshold : in standardised coordinates
     weights, units : (before, after) weights that are not zero, and hidden units
     parameters : (before, after) numbers that the dense layers store
@@ -58,9 +58,11 @@ def coordinates_for(subject: Subject, rows: Rows | None) -> Coordinates:
     return Coordinates.of(rows.matrix, subject(rows.matrix))
 
 
-def prune(subject: Subject, rows: Rows | None, threshold: float, network: Any, model: Any) -> Pruned:
+def prune(subject: Subject, rows: Rows | None, threshold: float, model: Any) -> Pruned:
     """Return the network without its weights of at most ``threshold``, as small as that makes it."""
     import copy
+
+    import torch
 
     from knotwork.network.chain import build, evaluate, placement
     from knotwork.network.prune import count_parameters, count_weights, shrink_chain, threshold_chain
@@ -71,7 +73,9 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, network: Any, m
         raise DataError(f"threshold must not be negative, got {threshold!r}")
     coordinates = coordinates_for(subject, rows)
     smaller = shrink_chain(threshold_chain(subject.network, coordinates, threshold))
-    built = build(smaller, *placement(network))
+    module = subject.parts.module
+    place = (torch.get_default_dtype(), torch.device("cpu")) if module is None else placement(module)
+    built = build(smaller, *place)
     errors = change = None
     if rows is not None:
         from knotwork.network.chain import read_chain
@@ -80,7 +84,7 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, network: Any, m
         change = float(np.abs(old - new).max())
         errors = (error(subject, old, rows), error(subject, new, rows)) if rows.y is not None else None
     twin = None
-    if model is not None:
+    if module is not None and model is subject.parts.estimator:
         from knotwork.network.train.loop import History
 
         twin = copy.copy(model)

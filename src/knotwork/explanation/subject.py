@@ -1,24 +1,24 @@
 """What is explained, and the rows it is explained on: plain records that every explanation starts from.
 
-Estimators, splines and networks all become a :class:`Subject`, known by what they have and not by their class, so that
-nothing here depends on the estimators. Rows are kept twice: as the matrix that the model takes, and as one number per
-column of the user's table (a category by its position), which is what people move, permute and read.
+Whatever :mod:`knotwork.network.resolve` takes apart becomes a :class:`Subject`. Rows are kept twice: as the matrix that
+the model takes, and as one number per column of the user's table (a category by its position), which is what people
+move, permute and read.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
+from knotwork.data.links import LINKS, link_named
 from knotwork.data.table import Column, TableEncoder, as_frame, require_finite
 from knotwork.errors import DataError
-from knotwork.pwl.lattice import LatticePWL
-from knotwork.pwl.maxsum import MaxSum
+from knotwork.network.resolve import Resolved, resolve
 from knotwork.spline.model import Spline, Term
 
 if TYPE_CHECKING:
@@ -30,21 +30,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Subject:
-    """A model taken apart.
+    """A model taken apart, as explanations want it.
 
-    kind : the class of the model
+    kind : the class of the model, or of the estimator inside it
     spline : the spline, or what a network began as; None for a network from a random start
     fit : the record of the least squares that found a spline's terms, where there is one
     network, start : the trained network and the one before training
     coordinates, history : of the training
-    encoder : from the table to the matrix
+    encoder : of the table's columns that features come from; table : of all its columns, from the table to the matrix
     named : whether the model was fitted to a table with column names
     outputs : names of the p outputs; classes : the labels of a classifier, whose outputs are log-odds
+    link : explanations are of link(y)
+    parts : the model taken apart
     """
 
     kind: str
     encoder: TableEncoder
+    table: TableEncoder
     outputs: tuple[str, ...]
+    parts: Resolved
     spline: Spline | None = None
     fit: SplineFit | None = None
     network: Chain | None = None
@@ -53,6 +57,7 @@ class Subject:
     history: History | None = None
     named: bool = False
     classes: tuple[Any, ...] | None = None
+    link: str = "identity"
 
     def __call__(self, matrix: Floats) -> Floats:
         """Evaluate the network if there is one, else the spline: (N, d) → (N, p)."""
@@ -96,73 +101,46 @@ class Rows:
 
 
 def read_model(model: Any) -> Subject:
-    """Take apart a Spline, another piecewise-linear function, a fitted estimator or a Sequential."""
-    if isinstance(model, Spline):
-        encoder = TableEncoder(tuple(Column(name) for name in model.feature_names))
-        return Subject("Spline", encoder, _output_names(model.intercept.size, None), spline=model)
-    if type(model).__module__.partition(".")[0] == "torch" or hasattr(model, "named_parameters"):
-        return _read_network(model)
-    if isinstance(model, (LatticePWL, MaxSum)):
-        return replace(_read_network(_as_network(model)), kind=type(model).__name__)
-    if not hasattr(model, "get_params"):
-        raise DataError(
-            f"explain takes a Spline, a LatticePWL, a fitted estimator of knotwork or a network, got "
-            f"{type(model).__name__}"
-        )
-    if not hasattr(model, "encoder_"):
-        raise DataError(f"explain takes a fitted model, this {type(model).__name__} is not; call fit(X, y) first")
-    classes = tuple(model.classes_) if hasattr(model, "classes_") else None
-    spline: Spline | None = getattr(model, "spline_", None)
-    network = getattr(model, "network_", None)
-    if network is None and hasattr(model, "pwl_"):
-        network = _as_network(model)  # exact, and what a network has can be looked at
-    chain = start = None
-    if network is not None:
-        from knotwork.network.chain import read_chain
-
-        chain = read_chain(network)
-        start = read_chain(model.start_network_) if hasattr(model, "start_network_") else None
-    outputs = len(chain.output.bias) if chain is not None else spline.intercept.size if spline is not None else 1
+    """Take apart anything that ``to_network`` takes, or a Sequential."""
+    parts = resolve(model)
+    network = parts.network
+    if network is None and parts.spline is None:
+        network = _chain_of(model)  # exact, and what a network has can be looked at
+    encoder = parts.encoder
+    if encoder is None:
+        assert network is not None
+        encoder = TableEncoder(tuple(Column(f"x{k}") for k in range(network.inputs)))
     return Subject(
-        kind=type(model).__name__,
-        encoder=model.encoder_,
-        outputs=_output_names(outputs, classes),
-        spline=spline,
-        fit=_least_squares(getattr(model, "fit_", None)),
-        network=chain,
-        start=start,
-        coordinates=getattr(model, "coordinates_", None),
-        history=getattr(model, "history_", None),
-        named=hasattr(model, "feature_names_in_"),
-        classes=classes,
+        kind=parts.kind,
+        # Columns that no feature comes from explain nothing.
+        encoder=TableEncoder(tuple(c for c in encoder.columns if c.categories is None or c.categories)),
+        outputs=_output_names(parts.outputs, parts.classes, parts.link),
+        spline=parts.spline,
+        fit=parts.search,
+        network=network,
+        start=parts.start,
+        coordinates=parts.coordinates,
+        history=parts.history,
+        named=parts.named,
+        classes=parts.classes,
+        link=parts.link,
+        table=encoder,
+        parts=parts,
     )
 
 
-def _least_squares(fit: Any) -> SplineFit | None:
-    """Return a fit's search for terms: itself, unless it went on to a likelihood or had no terms."""
-    found: SplineFit | None = getattr(fit, "search", fit)
-    return found if hasattr(found, "selection") else None
-
-
-def _as_network(model: Any) -> Any:
+def _chain_of(model: Any) -> Chain:
     import torch
 
+    from knotwork.network.chain import read_chain
     from knotwork.network.compile.convert import to_network
 
-    return to_network(model, dtype=torch.float64)
+    return read_chain(to_network(model, dtype=torch.float64))
 
 
-def _read_network(net: Any) -> Subject:
-    from knotwork.network.chain import read_chain
-
-    chain = read_chain(net)
-    encoder = TableEncoder(tuple(Column(f"x{k}") for k in range(chain.inputs)))
-    return Subject("network", encoder, _output_names(len(chain.output.bias), None), network=chain)
-
-
-def _output_names(count: int, classes: Sequence[Any] | None) -> tuple[str, ...]:
+def _output_names(count: int, classes: Sequence[Any] | None, link: str) -> tuple[str, ...]:
     if classes is None:
-        return ("y",) if count == 1 else tuple(f"y{k}" for k in range(count))
+        return tuple(link_named(link, name) for name in (["y"] if count == 1 else [f"y{k}" for k in range(count)]))
     if count == 1:
         return (f"log-odds of {classes[-1]}",)
     shown = classes if len(classes) == count else classes[-count:]
@@ -176,7 +154,7 @@ def read_rows(subject: Subject, X: Any, y: Any) -> Rows | None:
             raise DataError("responses are explained with their rows, got y without X; pass explain(model, X, y)")
         return None
     frame = as_frame(X)
-    wanted = subject.columns
+    wanted = tuple(column.name for column in subject.table.columns)
     if frame is not None:
         found = tuple(str(name) for name in frame.columns)
         if subject.named and found != wanted:
@@ -192,7 +170,7 @@ def read_rows(subject: Subject, X: Any, y: Any) -> Rows | None:
         width = X.shape[1] if X.ndim == 2 else -1
     if width != len(wanted):
         raise DataError(f"X must have {len(wanted)} columns, got {width if width >= 0 else f'shape {X.shape}'}")
-    matrix = np.asarray(subject.encoder.encode(X), dtype=np.float64)
+    matrix = np.asarray(subject.table.encode(X), dtype=np.float64)
     if len(matrix) == 0:
         raise DataError("explanations need at least one row of X, got none")
     values, name = _read_response(subject, y, len(matrix))
@@ -219,8 +197,21 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
         raise DataError(f"y must hold numbers, got {values.dtype}; convert it to numbers first") from None
     if values.shape[1] != len(subject.outputs):
         raise DataError(f"y must have {len(subject.outputs)} output(s) like the model, got {values.shape[1]}")
+    return _linked(values, subject), link_named(subject.link, name or "y")
+
+
+def _linked(values: Floats, subject: Subject) -> Floats:
+    """Return responses (N, p) on the scale of the subject's link."""
     require_finite(values, subject.outputs, what="response")
-    return values, name or "y"
+    with np.errstate(all="ignore"):
+        linked: Floats = LINKS[subject.link][0](values)
+    lost = np.flatnonzero(~np.isfinite(linked).all(axis=1))
+    if lost.size:
+        raise DataError(
+            f"responses must have a finite {subject.link}, on whose scale this model is explained, got "
+            f"{values[lost[0]].min():g} in row {lost[0]}; leave such rows out"
+        )
+    return linked
 
 
 def codes_of(encoder: TableEncoder, matrix: Floats) -> Floats:

@@ -17,9 +17,11 @@ from sklearn.preprocessing import SplineTransformer
 from sklearn.utils.validation import check_is_fitted
 
 from knotwork.arrays import Floats
+from knotwork.data.steps import Affine, Inputs, known_scaler
 from knotwork.errors import DataError
 from knotwork.pwl.interpolation import bends_spline, table_spline
-from knotwork.spline.model import Hinge, Linear, Spline, Term
+from knotwork.pwl.through import spline_of_inputs
+from knotwork.spline.model import Hinge, Linear, Spline
 
 # Rows on which the spline is compared with the model, and how close it has to be, relative to the sizes of its parts.
 CHECKED_ROWS, CLOSE = 64, 1e-6
@@ -56,13 +58,13 @@ def spline_of(model: Any) -> Spline:
         inner = _bent(before[bends[0]], after, final)
         before = before[: bends[0]]
     elif _is(final, IsotonicRegression):
-        if before and _affine(before[-1])[0].size != 1:
+        if before and _affine(before[-1]).factor.size != 1:
             raise DataError("an isotonic regression takes one feature, got a pipeline with more")
         inner = table_spline(*_thresholds(final), name="x0")
     else:
         inner = _linear(final)
     for step in reversed(before):
-        inner = _through(inner, *_affine(step))
+        inner = _through(inner, _affine(step))
     inner = Spline(inner.terms, inner.intercept, inner.coef, _names(model, len(inner.feature_names)))
     _check(model, inner)
     return inner
@@ -104,8 +106,14 @@ def _thresholds(model: IsotonicRegression) -> tuple[Floats, Floats]:
     return x, y
 
 
-def _affine(step: Any) -> tuple[Floats, Floats]:
-    """Scale and offset of a scaler: x ↦ x·scale + offset, feature by feature; read off what it does."""
+def _affine(step: Any) -> Affine:
+    """Return the numbers of a scaler: exact for the usual ones, for others read off what they do."""
+    try:
+        known = known_scaler(step)
+    except AttributeError:  # it is not fitted
+        known = None
+    if known is not None:
+        return known
     features = getattr(step, "n_features_in_", None)
     if features is None or not hasattr(step, "transform"):
         raise DataError(f"a pipeline may hold fitted scalers in front of its model, got {type(step).__name__}")
@@ -119,25 +127,7 @@ def _affine(step: Any) -> tuple[Floats, Floats]:
     offset, scale = at[0], at[1] - at[0]
     if not np.allclose(at[2], offset - 2 * scale, rtol=1e-9, atol=1e-9 * np.abs(at).max()):
         raise _no_scaler(step)
-    exact = _known_scaler(step)
-    return exact if exact is not None else (scale, offset)
-
-
-def _known_scaler(step: Any) -> tuple[Floats, Floats] | None:
-    """Return the exact numbers of the usual scalers; differences of what they do lose digits."""
-    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
-
-    d = step.n_features_in_
-    if _is(step, MinMaxScaler):
-        return None if step.clip else (np.asarray(step.scale_), np.asarray(step.min_))
-    if _is(step, (StandardScaler, RobustScaler, MaxAbsScaler)):  # type: ignore[arg-type]
-        scale = getattr(step, "scale_", None)
-        scale = np.ones(d) if scale is None else np.asarray(scale, dtype=np.float64)
-        centre = getattr(step, "mean_" if _is(step, StandardScaler) else "center_", None)
-        with_centre = getattr(step, "with_mean", True) and getattr(step, "with_centering", True)
-        centre = np.zeros(d) if centre is None or not with_centre else np.asarray(centre, dtype=np.float64)
-        return 1 / scale, -centre / scale
-    return None
+    return Affine(np.zeros(features), scale, offset)
 
 
 def _no_scaler(step: Any) -> DataError:
@@ -148,24 +138,10 @@ def _no_scaler(step: Any) -> DataError:
     )
 
 
-def _through(spline: Spline, scale: Floats, offset: Floats) -> Spline:
-    """Return g with g(x) = f(x·scale + offset)."""
-    intercept = spline.intercept.copy()
-    terms: list[Term] = []
-    coefs: list[Floats] = []
-    for term, beta in zip(spline.terms, spline.coef, strict=True):
-        assert isinstance(term, (Linear, Hinge))  # the models read here have no interactions
-        s, o = float(scale[term.feature]), float(offset[term.feature])
-        if isinstance(term, Linear):
-            intercept += beta * o
-            terms.append(term)
-            coefs.append(beta * s)
-        elif s == 0:
-            intercept += beta * max(0.0, term.sign * (o - term.knot))
-        else:
-            terms.append(Hinge(term.feature, (term.knot - o) / s, term.sign if s > 0 else -term.sign))
-            coefs.append(beta * abs(s))
-    return Spline(tuple(terms), intercept, np.array(coefs).reshape(len(terms), -1), spline.feature_names)
+def _through(spline: Spline, affine: Affine) -> Spline:
+    """Return g with g(x) = f((x − centre)·factor + offset)."""
+    d = len(affine.factor)
+    return spline_of_inputs(spline, Inputs(np.arange(d), affine, d), spline.feature_names)
 
 
 def _bent(transformer: SplineTransformer, after: list[Any], final: Any) -> Spline:
@@ -180,7 +156,7 @@ def _bent(transformer: SplineTransformer, after: list[Any], final: Any) -> Splin
         )
     outer = _linear(final)
     for step in reversed(after):
-        outer = _through(outer, *_affine(step))
+        outer = _through(outer, _affine(step))
     d = transformer.n_features_in_
     knots = [_base_knots(transformer, f) for f in range(d)]
     middle = np.array([k[0] for k in knots])

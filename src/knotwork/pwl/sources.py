@@ -1,4 +1,4 @@
-"""as_pwl: the piecewise-linear function of anything that is one."""
+"""Piecewise-linear functions from elsewhere: scikit-learn, scipy, tables and pieces."""
 
 from __future__ import annotations
 
@@ -10,40 +10,8 @@ from knotwork.pwl.maxsum import MaxSum
 from knotwork.spline.model import Spline
 
 
-def as_pwl(model: Any) -> Spline | LatticePWL | MaxSum:
-    """Return the continuous piecewise-linear function that a model computes, as a record of knotwork.
-
-    Parameters
-    ----------
-    model : one of
-
-        - Spline, LatticePWL, MaxSum: returned as they are
-        - a fitted estimator of knotwork
-        - a fitted scikit-learn regressor: a linear model, ``IsotonicRegression``, or a pipeline of scalers,
-          ``SplineTransformer(degree=1)`` and a linear model. Becomes a Spline
-        - a table (xp, fp) as ``numpy.interp`` takes it. Becomes a Spline of one feature
-        - ``scipy.interpolate.LinearNDInterpolator`` with few simplices. Becomes a LatticePWL, equal to it inside the
-          convex hull of its points
-        - the pieces of ``from_network`` or a list of ``Piece``. Becomes a LatticePWL
-
-    Notes
-    -----
-    Whatever is not continuous and piecewise linear is refused, with the nearest thing that works.
-
-    Examples
-    --------
-    >>> print(as_pwl(([0.0, 1.0, 3.0], [0.0, 2.0, 1.0])))
-    0
-      + 2·h(x - 0)
-      - 2.5·h(x - 1)
-      + 0.5·h(x - 3)
-    """
-    if isinstance(model, (Spline, LatticePWL, MaxSum)):
-        return model
-    for name in ("spline_", "pwl_"):
-        function = getattr(model, name, None)
-        if isinstance(function, (Spline, LatticePWL, MaxSum)):
-            return function
+def function_of(model: Any) -> Spline | LatticePWL | MaxSum:
+    """Return the function of a source from elsewhere; :func:`knotwork.network.resolve.as_pwl` lists them."""
     home = type(model).__module__.partition(".")[0]
     if home == "sklearn":
         from knotwork.pwl.from_sklearn import spline_of

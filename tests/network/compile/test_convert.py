@@ -356,9 +356,17 @@ def test_a_tolerance_must_be_positive(tolerance):
         to_network(spline, activation="silu", tolerance=tolerance)
 
 
-@pytest.mark.parametrize("model", [kw.MarsRegressor(), LinearRegression(), None, "spline"])
-def test_what_has_no_spline_is_refused(model):
-    with pytest.raises(NetworkError, match=r"only a Spline or an estimator fitted to one.*fit it first"):
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (kw.MarsRegressor(), "only a fitted model can be taken apart, this MarsRegressor is not fitted; fit it first"),
+        (LinearRegression(), "LinearRegression that is not fitted; fit it first"),
+        (None, "only a Spline or an estimator fitted to one.*got NoneType"),
+        ("spline", "only a Spline or an estimator fitted to one.*got str"),
+    ],
+)
+def test_what_has_no_spline_is_refused(model, message):
+    with pytest.raises(NetworkError, match=message):
         to_network(model)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 
 from knotwork.network.activations import activation_rule
-from knotwork.network.compile.convert import as_function
+from knotwork.network.compile.convert import own_activation, resolve_network
 from knotwork.network.compile.lattice import groups_of, step_widths
 from knotwork.network.compile.units import spline_units
 from knotwork.pwl.lattice import LatticePWL
@@ -39,8 +39,8 @@ class NetworkSize:
         return len(self.widths)
 
 
-def network_size(model: Any, activation: str | nn.Module = "relu") -> NetworkSize:
-    """Count the hidden units and layers that ``to_network`` will make of a model.
+def network_size(model: Any, activation: str | nn.Module | None = None) -> NetworkSize:
+    """Count the hidden units and layers that ``to_network`` will make of a model; parameters as there.
 
     Examples
     --------
@@ -50,7 +50,12 @@ def network_size(model: Any, activation: str | nn.Module = "relu") -> NetworkSiz
     >>> size.units, size.layers, size.depth_bound, sum(size.published)
     (4, 2, 2, 10)
     """
-    function, rule = as_function(model), activation_rule(activation)
+    parts = resolve_network(model)
+    if parts.network is not None:
+        own_activation(parts, activation)
+        return NetworkSize(parts.network.widths, len(parts.network.widths))
+    function, rule = parts.function, activation_rule("relu" if activation is None else activation)
+    assert function is not None
     if isinstance(function, Spline):
         widths = spline_units(function, rule).widths
         return NetworkSize(widths, len(widths))

@@ -1,0 +1,281 @@
+"""Steps of scikit-learn that scale, one-hot encode and choose columns: what each of their results is made of.
+
+Whatever such steps do, each number that comes out is (x − centre)·factor + offset of one feature x of the table that
+went in. A column of the table is taken as a number or, where a OneHotEncoder reads it, by its categories. This is the
+one reader of scikit-learn's scalers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.arrays import Floats
+from knotwork.data.table import Column, TableEncoder
+from knotwork.errors import DataError
+
+
+@dataclass(frozen=True)
+class Affine:
+    """Numbers of (x − centre)·factor + offset, feature by feature: (d,) each.
+
+    The centre is taken off first: where a column lies far from zero, x·factor + offset would cancel.
+    """
+
+    centre: Floats
+    factor: Floats
+    offset: Floats
+
+    @property
+    def constant(self) -> NDArray[np.longdouble]:
+        """Value at x = 0, in extended precision: (d,)."""
+        return self.offset.astype(np.longdouble) - self.centre.astype(np.longdouble) * self.factor
+
+    @property
+    def zero(self) -> Floats:
+        """The x of value 0, rounded: (d,)."""
+        return (-self.constant / self.factor).astype(np.float64)
+
+    def about(self, centre: Floats) -> Affine:
+        """Return the same map as a function of x − centre."""
+        offset = self.constant + centre.astype(np.longdouble) * self.factor
+        return Affine(np.zeros_like(centre), self.factor, offset.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """How a model's features come from those of a table: feature j is made of feature place[j] of ``count``.
+
+    place : (d,) positions; affine : (d,) numbers
+    """
+
+    place: NDArray[np.intp]
+    affine: Affine
+    count: int
+
+    def knot(self, feature: int, knot: float) -> float:
+        """Return where the table's feature is when the model's feature is at a knot."""
+        a = self.affine
+        return float(a.centre[feature] + (knot - a.offset[feature]) / a.factor[feature])
+
+    def units(self, centre: Floats, scale: Floats) -> tuple[Floats, Floats]:
+        """Return centre and scale of the table's features, given those of the model's; 0 and 1 where it has none."""
+        centres, scales = np.zeros(self.count), np.ones(self.count)
+        for j in reversed(range(len(self.place))):  # the first feature of several that one is made into counts
+            centres[self.place[j]] = self.knot(j, float(centre[j]))
+            scales[self.place[j]] = scale[j] / abs(self.affine.factor[j])
+        return centres, scales
+
+
+def known_scaler(step: Any) -> Affine | None:
+    """Return the numbers of a fitted StandardScaler, MinMaxScaler, MaxAbsScaler or RobustScaler; None for others."""
+    from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+
+    kind = type(step)
+    if kind is MinMaxScaler and not step.clip:
+        factor, offset = (np.asarray(v, dtype=np.float64) for v in (step.scale_, step.min_))
+        return Affine(np.zeros(len(factor)), factor, offset)
+    if kind in (StandardScaler, RobustScaler, MaxAbsScaler) and not getattr(step, "clip", False):
+        zeros = np.zeros(step.n_features_in_)
+        scale = getattr(step, "scale_", None)
+        factor = 1 / np.asarray(1.0 if scale is None else scale, dtype=np.float64) + zeros
+        centred = {StandardScaler: "with_mean", RobustScaler: "with_centering"}.get(kind)
+        if centred is None or not getattr(step, centred):
+            return Affine(zeros, factor, zeros)
+        centre = step.mean_ if kind is StandardScaler else step.center_
+        return Affine(np.asarray(centre, dtype=np.float64), factor, zeros)
+    return None
+
+
+@dataclass(frozen=True)
+class _Value:
+    """One column as it goes through the steps: a column of the table, or the indicator of one of its categories."""
+
+    column: int
+    category: int | None = None
+    centre: float = 0.0
+    factor: float = 1.0
+    offset: float = 0.0
+
+    @property
+    def untouched(self) -> bool:
+        """Whether this is the column of the table as it came."""
+        return self.category is None and (self.centre, self.factor, self.offset) == (0.0, 1.0, 0.0)
+
+    def through(self, centre: float, factor: float, offset: float) -> _Value:
+        """Return what an affine step makes of it."""
+        if (self.factor, self.offset) == (1.0, 0.0):
+            return replace(self, centre=self.centre + centre, factor=factor, offset=offset)
+        return replace(self, factor=self.factor * factor, offset=(self.offset - centre) * factor + offset)
+
+
+class _Table:
+    """The table that goes into the steps; collects the categories that they find in its columns."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.categories: dict[int, tuple[Any, ...]] = {}
+
+    def learn(self, column: int, categories: Iterable[Any]) -> None:
+        """Remember a column's categories."""
+        found = tuple(categories)
+        if self.categories.setdefault(column, found) != found:
+            raise DataError(
+                f"a column must have the same categories wherever a pipeline reads it, column {self.names[column]!r} "
+                f"has {len(self.categories[column])} in one place and {len(found)} in another; encode it once"
+            )
+
+
+def read_steps(steps: Sequence[tuple[str, Any]], inner: TableEncoder) -> tuple[TableEncoder, Inputs]:
+    """Read the steps in front of a model that encodes what it is given by ``inner``.
+
+    Parameters
+    ----------
+    steps : (name, fitted step), the model itself left out; at least one
+    inner : from the table that the model is given to its features
+
+    Returns
+    -------
+    the encoder of the table that the first step takes, and how the model's features come from its features
+
+    Examples
+    --------
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> scaler = StandardScaler().fit([[1.0], [3.0]])
+    >>> encoder, inputs = read_steps([("scale", scaler)], TableEncoder((Column("x0"),)))
+    >>> encoder.feature_names, inputs.affine.centre, inputs.affine.factor
+    (('x0',), array([2.]), array([1.]))
+    """
+    names = _input_names(steps) or tuple(column.name for column in inner.columns)
+    table = _Table(names)
+    values = [_Value(k) for k in range(len(names))]
+    for name, step in steps:
+        values = _after(name, step, values, table)
+    features: list[_Value] = []
+    for value, column in zip(values, inner.columns, strict=True):
+        if column.categories is None:
+            features.append(value)
+            continue
+        if not value.untouched:
+            raise DataError(
+                f"text must reach the model as it is or one-hot encoded, column {table.names[value.column]!r} does not"
+            )
+        table.learn(value.column, column.categories)
+        features += [_Value(value.column, k) for k in range(len(column.categories))]
+    return _encoder_and_inputs(table, features)
+
+
+def _encoder_and_inputs(table: _Table, features: list[_Value]) -> tuple[TableEncoder, Inputs]:
+    numbers = {value.column for value in features if value.category is None}
+    both = sorted(numbers & set(table.categories))
+    if both:
+        raise DataError(
+            f"a column must enter as a number or by its categories, column {table.names[both[0]]!r} enters as both; "
+            f"give the table a second column with its values"
+        )
+    # A column that no feature comes from is skipped: it has no categories to be one of.
+    columns = [
+        Column(name, None if k in numbers else table.categories.get(k, ())) for k, name in enumerate(table.names)
+    ]
+    starts = np.cumsum([0, *(len(column.feature_names) for column in columns)])
+    place = np.array([starts[v.column] + (v.category or 0) for v in features], dtype=np.intp)
+    numbers_of = (np.array([getattr(v, key) for v in features]) for key in ("centre", "factor", "offset"))
+    return TableEncoder(tuple(columns)), Inputs(place, Affine(*numbers_of), int(starts[-1]))
+
+
+def _after(name: str, step: Any, values: list[_Value], table: _Table) -> list[_Value]:
+    """Return what comes out of a step."""
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer, OneHotEncoder
+
+    if step is None or (isinstance(step, str) and step == "passthrough"):
+        return values
+    if isinstance(step, str) and step == "drop":
+        return []
+    affine = known_scaler(step)
+    if affine is not None:
+        numbers = zip(affine.centre.tolist(), affine.factor.tolist(), affine.offset.tolist(), strict=True)
+        return [value.through(*these) for value, these in zip(values, numbers, strict=True)]
+    kind = type(step)
+    if kind is Pipeline:
+        for inner_name, inner in step.steps:
+            values = _after(inner_name, inner, values, table)
+        return values
+    if kind is ColumnTransformer:
+        return _chosen(name, step, values, table)
+    if kind is OneHotEncoder:
+        return _one_hot(name, step, values, table)
+    if kind is FunctionTransformer:
+        if step.func is None:
+            return values
+        raise refused_step(name, step, f"with func={getattr(step.func, '__name__', step.func)}")
+    raise refused_step(name, step, "with clip=True" if getattr(step, "clip", False) else "")
+
+
+def _chosen(name: str, step: Any, values: list[_Value], table: _Table) -> list[_Value]:
+    if step.transformer_weights:
+        raise refused_step(name, step, "with transformer_weights")
+    found: list[_Value] = []
+    for part, transformer, _ in step.transformers_:
+        places = step._transformer_to_input_indices[part]
+        if len(places):  # a part without columns is never fitted
+            found += _after(part, transformer, [values[k] for k in places], table)
+    return found
+
+
+def _one_hot(name: str, step: Any, values: list[_Value], table: _Table) -> list[_Value]:
+    for option in ("min_frequency", "max_categories"):
+        if getattr(step, option) is not None:
+            raise refused_step(name, step, f"with {option}={getattr(step, option)}")
+    if not all(value.untouched for value in values):
+        raise refused_step(name, step, "behind a step that changes its columns")
+    dropped = [None] * len(values) if step.drop_idx_ is None else list(step.drop_idx_)
+    found: list[_Value] = []
+    for value, categories, drop in zip(values, step.categories_, dropped, strict=True):
+        listed = categories.tolist()
+        if any(category is None or category != category for category in listed):
+            raise refused_step(name, step, f"with a category for missing values in {table.names[value.column]!r}")
+        table.learn(value.column, listed)
+        found += [_Value(value.column, k) for k in range(len(listed)) if k != drop]
+    return found
+
+
+def _input_names(steps: Sequence[tuple[str, Any]]) -> tuple[str, ...] | None:
+    """Return the names of the columns that the first step takes, None if no step of these knows."""
+    for _, step in steps:
+        inner = getattr(step, "steps", None)
+        if inner is not None:
+            found = _input_names(inner)
+            if found is not None:
+                return found
+        elif hasattr(step, "n_features_in_"):
+            names = getattr(step, "feature_names_in_", None)
+            return tuple(f"x{k}" for k in range(step.n_features_in_)) if names is None else tuple(map(str, names))
+    return None
+
+
+def names_a_table(steps: Sequence[tuple[str, Any]]) -> bool:
+    """Whether the steps were fitted to a table with column names."""
+    for _, step in steps:
+        inner = getattr(step, "steps", None)
+        if inner is not None:
+            if _input_names(inner) is not None:
+                return names_a_table(inner)
+        elif hasattr(step, "n_features_in_"):
+            return hasattr(step, "feature_names_in_")
+    return False
+
+
+def refused_step(name: str, step: Any, detail: str = "") -> DataError:
+    """Return the error for a step that is not affine in single columns."""
+    kind = f"{type(step).__name__} {detail}".rstrip()
+    return DataError(
+        f"the steps in front of a model must scale single columns (StandardScaler, MinMaxScaler without clip, "
+        f"MaxAbsScaler, RobustScaler), one-hot encode them or choose them (ColumnTransformer), got the step {name!r}, "
+        f"a {kind}; apply it to the table first, or convert the last step alone"
+    )
