@@ -150,6 +150,26 @@ def test_linear_layers_in_a_row_are_one_but_for_a_frozen_one_in_front():
     np.testing.assert_allclose(evaluate(chain.without_prefix(), ROWS), run(net), rtol=1e-12)
 
 
+def test_a_layer_that_stands_in_two_places_counts_twice():
+    act, middle = nn.Tanh(), nn.Linear(3, 3)
+    net = nn.Sequential(middle, act, middle, act, nn.Linear(3, 1)).double()
+    assert read_chain(net).widths == (3, 3)
+    np.testing.assert_allclose(evaluate(read_chain(net), ROWS), run(net), rtol=1e-12)
+
+
+def test_modules_with_a_forward_of_their_own_are_not_taken_apart():
+    class Residual(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer, self.act = nn.Linear(8, 8), nn.ReLU()
+
+        def forward(self, x):
+            return x + self.act(self.layer(x))
+
+    with pytest.raises(NetworkError, match="got Residual at '1'"):
+        read_chain(network(Residual()))
+
+
 def test_networks_built_from_one_chain_own_their_parameters():
     chain = read_chain(network(activation=nn.PReLU()))
     first, second = build(chain), build(chain)

@@ -174,13 +174,14 @@ def write_layer_(linear: nn.Linear, layer: Layer) -> None:
             linear.bias.copy_(layer.bias)
 
 
-def working_layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
+def working_layers(module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequential,)) -> list[tuple[str, nn.Module]]:
     """Return the Linear layers and activations of a module by name, in the order of their definition.
 
-    Layers that do nothing in use are left out; every other layer is refused.
+    Layers that do nothing in use are left out; every other layer is refused. ``opened`` are the kinds of modules that
+    are taken apart: a Sequential runs its layers in order, others may do anything with theirs.
     """
     found: list[tuple[str, nn.Module]] = []
-    for name, layer in leaves(module):
+    for name, layer in leaves(module, opened=opened):
         if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
             raise NetworkError(
                 f"a Flatten must keep the rows and flatten all else (start_dim=1, end_dim=-1), got {layer} at '{name}'"
@@ -197,14 +198,25 @@ def working_layers(module: nn.Module) -> list[tuple[str, nn.Module]]:
     return found
 
 
-def leaves(module: nn.Module, prefix: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Yield the layers of a module; a Linear is one even where a parametrisation gives it children."""
-    children = list(module.named_children())
-    if isinstance(module, nn.Linear) or not (children or isinstance(module, nn.Sequential)):
+def leaves(
+    module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequential,), prefix: str = ""
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield the layers of a module by name; modules of the ``opened`` kinds are taken apart, in order."""
+    if not isinstance(module, opened) or isinstance(module, nn.Linear) or _is_layer(module):
         yield prefix, module
         return
-    for name, child in children:
-        yield from leaves(child, f"{prefix}.{name}" if prefix else name)
+    # Not named_children(), which gives a layer that stands in two places once.
+    for name, child in module._modules.items():
+        if child is not None:
+            yield from leaves(child, opened=opened, prefix=f"{prefix}.{name}" if prefix else name)
+
+
+def _is_layer(module: nn.Module) -> bool:
+    """Whether a module computes something itself: it has no parts, or is one of torch's own that are more than them."""
+    containers = (nn.Sequential, nn.ModuleList, nn.ModuleDict)
+    if isinstance(module, containers):
+        return False
+    return not module._modules or type(module).__module__.startswith("torch.nn.")
 
 
 def read_chain(net: nn.Module) -> Chain:

@@ -15,7 +15,7 @@ from knotwork.network.chain import TRANSPARENT, working_layers
 
 def find_chain(module: nn.Module, min_layers: int = 2) -> tuple[list[nn.Linear], Activation]:
     """Return the Linear layers and the activation between them; refuse what cannot be handled."""
-    chain = working_layers(module)
+    chain = working_layers(module, opened=(nn.Module,))  # whether they run in that order, running them will tell
     linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
     if len(linears) < min_layers:
         rule = "two Linear layers (hinges need a hidden layer)" if min_layers == 2 else "one Linear layer"
