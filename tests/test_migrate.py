@@ -51,8 +51,8 @@ def test_every_field_of_a_spline_fit_arrives():
     assert len(fit.selection.steps) == len(old["steps"]["tuple"])
     assert fit.standardised.rss_unit == old["unit"]
     assert fit.standardised.refit.coef.shape == fit.spline.coef.shape
-    assert np.isfinite(fit.features.centre).all()
-    assert (fit.features.std > 0).all()
+    assert np.isfinite(fit.coordinates.x_centre).all()
+    assert (fit.coordinates.x_scale > 0).all()
 
 
 @pytest.mark.parametrize(

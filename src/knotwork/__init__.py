@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from knotwork.export import export_onnx as export_onnx
     from knotwork.io import load as load
     from knotwork.io import save as save
+    from knotwork.network.compile.convert import fold as fold
     from knotwork.network.compile.convert import to_network as to_network
     from knotwork.network.compile.regions import from_network as from_network
     from knotwork.network.compile.size import network_size as network_size
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from knotwork.network.reshape import reshape as reshape
     from knotwork.network.reshape import widen as widen
     from knotwork.network.resolve import as_pwl as as_pwl
+    from knotwork.network.scaling import Scaling as Scaling
     from knotwork.network.start.heads import init_head_ as init_head_
     from knotwork.network.start.init import init_ as init_
     from knotwork.network.train.train import train as train
@@ -60,6 +62,7 @@ _HOME = {
     "MaxSum": "knotwork.pwl.maxsum",
     "Piece": "knotwork.pwl.pieces",
     "Pieces": "knotwork.pwl.pieces",
+    "Scaling": "knotwork.network.scaling",
     "Spline": "knotwork.spline.model",
     "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
     "SplineNetRegressor": "knotwork.estimators.splinenet",
@@ -67,6 +70,7 @@ _HOME = {
     "deepen": "knotwork.network.reshape",
     "export_onnx": "knotwork.export",
     "explain": "knotwork.explanation.explanation",
+    "fold": "knotwork.network.compile.convert",
     "from_network": "knotwork.network.compile.regions",
     "init_": "knotwork.network.start.init",
     "init_head_": "knotwork.network.start.heads",

@@ -76,8 +76,6 @@ class _Subject:
         """Weight and bias of each affine layer and the activations, in order."""
         chain = self.chain
         layers: list[tuple[Floats, Floats] | nn.Module] = []
-        if chain.prefix is not None:
-            layers.append((chain.prefix.weight.numpy(), chain.prefix.bias.numpy()))
         for layer, module in zip(chain.hidden, chain.modules, strict=True):
             layers += [(layer.weight.numpy(), layer.bias.numpy()), module]
         return [*layers, (chain.output.weight.numpy(), chain.output.bias.numpy())]
@@ -216,9 +214,8 @@ def _check(subject: _Subject, dtype: Precision, path: Path, run: Callable[[NDArr
 def _rows_around_the_kinks(subject: _Subject) -> Floats:
     """Make rows where the first layer bends: features near the points where its units are zero, on both sides."""
     rng = np.random.default_rng(0)
-    weight, bias, *more = (part for layer in subject.layers if isinstance(layer, tuple) for part in layer)
-    if subject.chain.prefix is not None:
-        weight, bias = more[0] @ weight, more[1] + more[0] @ bias
+    first = subject.chain.layers[0]
+    weight, bias = first.weight.numpy(), first.bias.numpy()
     norms = (weight**2).sum(axis=1)
     used = norms > 0
     points = -bias[used, None] * weight[used] / norms[used, None]
@@ -227,12 +224,13 @@ def _rows_around_the_kinks(subject: _Subject) -> Floats:
         pool = points[weight[used][:, feature] != 0, feature]
         if pool.size:
             rows[:, feature] = rng.choice(pool, ROWS) + rows[:, feature] * (pool.std() or abs(pool[0]) or 1.0)
-    return rows
+    return subject.chain.coordinates.inverse.features(rows)
 
 
 def _size_of_parts(subject: _Subject, rows: Floats) -> tuple[Floats, int]:
     """Run the layers with all signs taken away: the most the parts of each output can add up to, and the layers."""
-    size, depth = np.abs(rows), 0
+    c = subject.chain.coordinates
+    size, depth = np.abs(c.features(rows)), 0
     for layer in subject.layers:
         if isinstance(layer, tuple):
             weight, bias = layer
@@ -240,7 +238,7 @@ def _size_of_parts(subject: _Subject, rows: Floats) -> tuple[Floats, int]:
         else:
             # All of these grow away from zero, so |act(u)| for |u| ≤ size is greatest at an end.
             size = np.maximum(np.abs(_activate(layer, size)), np.abs(_activate(layer, -size)))
-    return size, depth
+    return size * c.y_scale + np.abs(c.y_centre), depth
 
 
 def _graph(subject: _Subject, dtype: Precision) -> Any:
@@ -249,9 +247,14 @@ def _graph(subject: _Subject, dtype: Precision) -> Any:
 
     kind = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}[dtype]
     nodes = Nodes(np.dtype(dtype))
-    name = "features"
+    name, c = "features", subject.chain.scaling
+    if c is not None:
+        name = nodes.scaling(name, c.x_centre, c.x_scale)
     for layer in subject.layers:
         name = nodes.affine(name, *layer) if isinstance(layer, tuple) else nodes.activation(name, layer)
+    if c is not None:
+        back = c.inverse
+        name = nodes.scaling(name, back.y_centre, np.full(subject.outputs, back.y_scale))
     nodes.rename_last(subject.output)
     graph = helper.make_graph(
         nodes.nodes,

@@ -8,6 +8,7 @@ The reader knows the present schema alone, and no field has a value that the doc
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -79,7 +80,7 @@ def _spline_fit_1(fields: Fields) -> dict[str, Any]:
             "spline": fields["spline"],
             "knots": fields["knots"],
             "quality": _record("Quality", {key: fields[key] for key in ("rss", "gcv", "rsq", "grsq")}),
-            "features": _feature_moments_1(fields),
+            "coordinates": _spline_coordinates_1(fields),
             "selection": _record("Selection", selection),
             "standardised": _record("StandardisedSearch", standardised),
         },
@@ -88,14 +89,24 @@ def _spline_fit_1(fields: Fields) -> dict[str, Any]:
 
 def _piecewise_fit_1(fields: Fields) -> dict[str, Any]:
     require_keys(fields, _PIECEWISE_FIT_1, "PiecewiseFit")
+    y_centre = [0.0] * len(fields["sizes"]["tuple"])  # it did not keep its responses' moments
     return _record(
         "PiecewiseFit",
-        {"features": _feature_moments_1(fields), "sizes": fields["sizes"], "errors": fields["errors"]},
+        {"coordinates": _coordinates_1(fields, y_centre, 1.0), "sizes": fields["sizes"], "errors": fields["errors"]},
     )
 
 
-def _feature_moments_1(fields: Fields) -> dict[str, Any]:
-    return _record("FeatureMoments", {"centre": fields["feature_centre"], "std": fields["feature_scale"]})
+def _spline_coordinates_1(fields: Fields) -> dict[str, Any]:
+    """Of the responses it kept RSS and R², which give their std, and no mean: the intercept is as near as it gets."""
+    intercept = fields["spline"]["fields"]["intercept"]
+    left = 1.0 - fields["rsq"]
+    variance = fields["rss"] / left / (fields["total"] * intercept["shape"][0]) if left > 0 else 0.0
+    return _coordinates_1(fields, intercept, math.sqrt(variance) or 1.0)
+
+
+def _coordinates_1(fields: Fields, y_centre: Any, y_scale: float) -> dict[str, Any]:
+    x = {"x_centre": fields["feature_centre"], "x_scale": fields["feature_scale"]}
+    return _record("Coordinates", {**x, "y_centre": y_centre, "y_scale": y_scale})
 
 
 # By the schema to rewrite from: the records that changed.

@@ -42,7 +42,6 @@ RECORDS = {
     "Column": "knotwork.data.table",
     "Conversion": "knotwork.network.chain",
     "Coordinates": "knotwork.data.coordinates",
-    "FeatureMoments": "knotwork.data.feature_moments",
     "Hinge": "knotwork.spline.model",
     "History": "knotwork.network.train.loop",
     "Knot": "knotwork.spline.result",
@@ -87,6 +86,8 @@ LAYERS = {
     "Softplus": ("beta", "threshold"),
     "Tanh": (),
 }
+# Layers of our own: the module that defines them, and their buffers, which the constructor takes by name.
+OWN_LAYERS = {"Scaling": ("knotwork.network.scaling", ("centre", "scale"))}
 _SHARED = ("encoder_", "n_features_in_")
 _PIECEWISE = ("pwl_", "fit_", "_flat_output", *_SHARED)
 FITTED = {
@@ -235,6 +236,10 @@ class Writer:
         if type(module) is nn.Sequential:
             return self._sequential(module, path)
         name = type(module).__name__
+        if name in OWN_LAYERS and type(module).__module__ == OWN_LAYERS[name][0]:
+            buffers = {key: self._tensor(getattr(module, key), _join(path, key)) for key in OWN_LAYERS[name][1]}
+            like = next(b for key, b in module.named_buffers() if key not in buffers)
+            return {"own": name, "buffers": buffers, "dtype": str(like.dtype), "training": module.training}
         if name not in LAYERS or type(module) is not getattr(nn, name):
             raise DataError(
                 f"layers must be of torch.nn itself, for other classes are code, {path or 'network'!r} is a {name}; "
@@ -313,6 +318,8 @@ class Reader:
                 return self._tensor(array)
             case {"network": list(children)}:
                 return self._sequential(children, record)
+            case {"own": str(name), "buffers": dict(buffers), "dtype": str(dtype), "training": bool(training)}:
+                return self._own_layer(name, buffers, dtype, training)
             case {"layer": str(name), "options": dict(options), "parameters": dict(parameters)}:
                 return self._layer(name, options, parameters, record["training"])
             case dict():
@@ -366,6 +373,18 @@ class Reader:
         if record["conversion"] is not None:
             net.conversion = self.value(record["conversion"])
         return net
+
+    def _own_layer(self, name: str, buffers: Mapping[str, Any], dtype: str, training: bool) -> nn.Module:
+        import torch
+
+        require_known(OWN_LAYERS, name)
+        home, keys = OWN_LAYERS[name]
+        require_keys(buffers, set(keys), name)
+        dtypes = {str(d): d for d in (torch.float16, torch.float32, torch.float64)}
+        require_known(dtypes, dtype)
+        make = getattr(importlib.import_module(home), name)
+        layer: nn.Module = make(**{key: self._tensor(value) for key, value in buffers.items()}).to(dtypes[dtype])
+        return layer.train(training)
 
     def _layer(self, name: str, options: Mapping[str, Any], parameters: Mapping[str, Any], training: bool) -> nn.Module:
         import torch

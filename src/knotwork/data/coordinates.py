@@ -1,8 +1,8 @@
 """Standardised coordinates of a table, and the way back.
 
-A function f of the data looks in coordinates c like g with g(c.features(x)) = c.responses(f(x)). Splines, lattices,
-sums of maxima and chains of layers each have a method ``in_coordinates(c)`` that returns their g; the way back is the
-same method with ``c.inverse``.
+A function f of the data looks in coordinates c like g with g(c.features(x)) = c.responses(f(x)). For splines, lattices
+and sums of maxima ``pwl.through.in_coordinates`` returns g, for chains of layers ``Chain.in_coordinates``; the way back
+is the same with ``c.inverse``.
 """
 
 from __future__ import annotations
@@ -22,6 +22,10 @@ class Coordinates:
     x_scale: Floats
     y_centre: Floats
     y_scale: float
+
+    def __post_init__(self) -> None:
+        for name in ("x_centre", "x_scale", "y_centre"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
 
     @classmethod
     def of(cls, X: Floats, y: Floats, weight: Floats | None = None) -> Coordinates:
@@ -50,6 +54,18 @@ class Coordinates:
         """
         return Coordinates(
             -self.x_centre / self.x_scale, 1 / self.x_scale, -self.y_centre / self.y_scale, 1 / self.y_scale
+        )
+
+    def relative_to(self, other: Coordinates) -> Coordinates:
+        """Return r with r.features(other.features(X)) = self.features(X), and likewise for responses.
+
+        Centres are compared before anything is divided: coordinates of data far from zero lose nothing.
+        """
+        return Coordinates(
+            (self.x_centre - other.x_centre) / other.x_scale,
+            self.x_scale / other.x_scale,
+            (self.y_centre - other.y_centre) / other.y_scale,
+            self.y_scale / other.y_scale,
         )
 
     def features(self, X: Floats) -> Floats:

@@ -145,7 +145,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         if scaled:
             spline = fitted.spline
             spline = replace(spline, intercept=spline.intercept * scale, coef=spline.coef * scale)
-            fitted = replace(fitted, spline=spline)
+            c = fitted.coordinates
+            c = replace(c, y_centre=c.y_centre * scale, y_scale=float(np.sqrt(np.mean(np.square(scale)))))
+            fitted = replace(fitted, spline=spline, coordinates=c)
         self.fit_ = at_rows(fitted, kept)
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1

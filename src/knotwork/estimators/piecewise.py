@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates, mean_and_std
-from knotwork.data.feature_moments import FeatureMoments
 from knotwork.data.split import held_out, row_numbers
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_regression, read_table
@@ -20,6 +19,7 @@ from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxaffine import FitRules, Rows
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.selection import PiecewiseFit
+from knotwork.pwl.through import in_coordinates
 
 
 class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
@@ -34,8 +34,8 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         matrix, response, weight, encoder = read_regression(self, X, y, sample_weight)
         targets = response.reshape(len(response), -1)
-        centre, scale = mean_and_std(matrix, weight)
-        Z = np.column_stack([np.ones(len(matrix)), (matrix - centre) / scale])
+        coordinates = Coordinates.of(matrix, targets, weight)
+        Z = np.column_stack([np.ones(len(matrix)), coordinates.features(matrix)])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         orders = _orders(matrix, seed + 1, self.n_init)
         held = held_out(matrix, self.validation_fraction, seed)
@@ -44,13 +44,13 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         sizes, errors = [], []
         for target in targets.T[:, :, None]:  # each in coordinates of its own
             y_centre, y_scale = mean_and_std(target, weight)
-            c = Coordinates(centre, scale, y_centre, float(y_scale[0]))
+            c = replace(coordinates, y_centre=y_centre, y_scale=float(y_scale[0]))
             fitted, tried, error = self._fit_output(Rows(Z, c.responses(target)[:, 0], weight, orders), held, rules)
-            functions.append(self._function(fitted).in_coordinates(c.inverse))
+            functions.append(in_coordinates(self._function(fitted), c.inverse))
             sizes.append(tuple(tried))
             errors.append(tuple(error))
         self.pwl_ = functions[0] if len(functions) == 1 else functions[0].stack(functions)
-        self.fit_ = PiecewiseFit(FeatureMoments(centre, scale), tuple(sizes), tuple(errors))
+        self.fit_ = PiecewiseFit(coordinates, tuple(sizes), tuple(errors))
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1
 

@@ -63,12 +63,12 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
 
     Attributes
     ----------
-    network_ : nn.Sequential, float32, from the encoded raw features to the responses
+    network_ : nn.Sequential, float32, from the encoded raw features to the responses, fixed scaling at both ends
     spline_ : Spline, what the network computed at epoch 0 (None for a random start)
     history_ : History, losses per epoch, beginning with epoch 0
     encoder_ : TableEncoder, from the table to the network's inputs
     start_network_ : nn.Sequential, ``network_`` before training
-    coordinates_ : Coordinates, the means and deviations that training standardised by
+    coordinates_ : Coordinates, the means and stds that training standardised by
 
     Examples
     --------

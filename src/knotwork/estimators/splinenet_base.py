@@ -173,8 +173,8 @@ class SplineNetBase(Estimator):
                 unit=loss.unit(coordinates),
                 report=report,
             )
-        self.network_ = build(read_chain(net).in_coordinates(coordinates.inverse), torch.float32, device)
-        self.start_network_ = build(start.in_coordinates(coordinates.inverse), torch.float32)
+        self.network_ = build(read_chain(net).with_scaling(coordinates), torch.float32, device)
+        self.start_network_ = build(start.with_scaling(coordinates), torch.float32)
         self.coordinates_ = coordinates
         self.spline_ = spline
         self.history_ = history

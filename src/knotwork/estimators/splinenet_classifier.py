@@ -56,10 +56,10 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     Attributes
     ----------
     classes_ : (K,) the labels, sorted
-    network_ : nn.Sequential, float32, from the encoded raw features to the logits
+    network_ : nn.Sequential, float32, from the encoded raw features, which its first layer scales, to the logits
     spline_ : Spline, the logits of the network at epoch 0 (None for a random start)
     start_network_ : nn.Sequential, ``network_`` before training
-    coordinates_ : Coordinates, the means and deviations that training standardised by
+    coordinates_ : Coordinates, the means and stds that training standardised by
     history_ : History, mean log-losses per epoch, beginning with epoch 0
     encoder_ : TableEncoder, from the table to the network's inputs
 

@@ -111,13 +111,14 @@ def _describe(subject: Subject, unit: int) -> str:
     """Return what a first-layer unit computed at the start: a hinge of one feature, with the spline's own knot."""
     assert subject.start is not None
     assert subject.spline is not None
-    weight = subject.start.hidden[0].weight[unit].numpy()
+    start = subject.start.folded()
+    weight = start.hidden[0].weight[unit].numpy()
     used = np.flatnonzero(weight)
-    if len(used) != 1 or subject.start.prefix is not None:
+    if len(used) != 1:
         return ""
     feature = int(used[0])
     name = subject.encoder.feature_names[feature]
-    bend = float(-subject.start.hidden[0].bias[unit] / weight[feature])
+    bend = float(-start.hidden[0].bias[unit] / weight[feature])
     known = np.array([h.knot for t in subject.spline.terms for h in hinges_of(t) if h.feature == feature])
     # Stored in single precision: the knot is the nearest one of the spline.
     near = float(known[np.abs(known - bend).argmin()]) if known.size else np.inf

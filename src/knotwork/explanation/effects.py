@@ -90,7 +90,7 @@ def background(subject: Subject, rows: Rows | None) -> Floats:
         return rows.codes[np.sort(np.random.default_rng(0).choice(len(rows), BACKGROUND, replace=False))]
     if subject.fit is None:
         raise DataError(f"the effects of a {subject.kind} are drawn over data, got no X; pass explain(model, X)")
-    return codes_of(subject.encoder, subject.fit.features.centre[None])
+    return codes_of(subject.encoder, subject.fit.coordinates.x_centre[None])
 
 
 def effects(subject: Subject, rows: Rows | None, curves: str = "partial") -> dict[str, Effect]:
@@ -146,7 +146,7 @@ def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
     else:
         assert subject.fit is not None
         f = subject.encoder.source.index(c)
-        centre, std = subject.fit.features.centre[f], subject.fit.features.std[f]
+        centre, std = subject.fit.coordinates.x_centre[f], subject.fit.coordinates.x_scale[f]
         low, high = min([centre - 2 * std, *knots]), max([centre + 2 * std, *knots])
     inside = knots[(knots > low) & (knots < high)]
     return np.unique(np.concatenate([np.linspace(low, high, POINTS), inside]))

@@ -46,17 +46,20 @@ def export_spline(spline: Spline, subject: Subject) -> dict[str, Any]:
 
 
 def export_network(chain: Chain) -> dict[str, Any]:
-    """Return the layers with their activations, the map of the inputs first where there is one."""
+    """Return the layers with their activations, and the scaling at both ends where there is one."""
     layers = [(layer, _activation(module)) for layer, module in zip(chain.hidden, chain.modules, strict=True)]
     layers.append((chain.output, {"name": "Identity"}))
-    if chain.prefix is not None:
-        layers.insert(0, (chain.prefix, {"name": "Identity"}))
     arrays = [a.numpy() for layer, _ in layers for a in (layer.weight, layer.bias)]
     with np.errstate(over="ignore"):
         single = all((a.astype(np.float32).astype(np.float64) == a).all() for a in arrays)
     kind = "f4" if single else "f8"
+    c = chain.coordinates
     return {
         "kind": kind,
+        "centre": c.x_centre.tolist(),
+        "scale": c.x_scale.tolist(),
+        "outputCentre": c.y_centre.tolist(),
+        "outputScale": c.y_scale,
         "layers": [
             {"weight": _bytes(layer.weight.numpy(), kind), "bias": _bytes(layer.bias.numpy(), kind), "activation": act}
             for layer, act in layers

@@ -20,6 +20,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.scaling import Scaling
 
 # What a network may be made of besides Linear layers. Dropout is nothing once a network is in use.
 ACTIVATIONS = (
@@ -68,18 +69,24 @@ class Conversion:
     link: str = "identity"
     encoder: TableEncoder | None = None
 
+    def in_coordinates(self, c: Coordinates) -> Conversion:
+        """Return the same in other coordinates of inputs and outputs."""
+        box = None if self.box is None else torch.from_numpy(c.features(self.box.numpy()))
+        return replace(self, bound=self.bound / c.y_scale, box=box)
+
 
 @dataclass(frozen=True)
 class Chain:
-    """Hidden layers and their activations, the output layer, and a frozen affine map of the inputs (or None).
+    """Hidden layers and their activations, the output layer, and the fixed scaling at both ends (or None).
 
-    hidden[k] and modules[k] are the k-th hidden layer and its activation.
+    hidden[k] and modules[k] are the k-th hidden layer and its activation. With a scaling c the layers compute in c's
+    coordinates: the chain is x ↦ c.inverse.responses(layers(c.features(x))). The conversion is that of the whole.
     """
 
     hidden: tuple[Layer, ...]
     output: Layer
     modules: tuple[nn.Module, ...]
-    prefix: Layer | None = None
+    scaling: Coordinates | None = None
     conversion: Conversion = Conversion()
 
     @classmethod
@@ -106,43 +113,53 @@ class Chain:
     @property
     def inputs(self) -> int:
         """Number of features."""
-        return (self.prefix or self.layers[0]).weight.shape[1]
+        return self.layers[0].weight.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.output.bias)
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """Those that the layers compute in."""
+        return self.scaling or Coordinates.identity(self.inputs, self.outputs)
 
     def with_layers(self, layers: list[Layer]) -> Chain:
         """Return the chain with other layers, the output layer last; new ones get an activation of their own."""
         new = tuple(self.activation.new_module() for _ in range(len(layers) - 1 - len(self.modules)))
         return replace(self, hidden=tuple(layers[:-1]), output=layers[-1], modules=(*self.modules, *new))
 
-    def without_prefix(self) -> Chain:
-        """Return the chain whose first layer takes the inputs as they come."""
-        if self.prefix is None:
-            return self
-        first, *rest = self.layers
-        return replace(self.with_layers([first.after(self.prefix), *rest]), prefix=None)
-
     def in_coordinates(self, c: Coordinates) -> Chain:
-        """Return g with g(c.features(x)) = c.responses(f(x)); ``c.inverse`` is the way back to the units of the data.
+        """Return g with g(c.features(x)) = c.responses(f(x)), without scaling; ``c.inverse`` is the way back."""
+        between = self.coordinates.relative_to(c).inverse
+        first, *rest = self.layers
+        layers = [first.of_features(between), *rest]
+        layers[-1] = layers[-1].to_responses(between)
+        return replace(self.with_layers(layers), scaling=None, conversion=self.conversion.in_coordinates(c))
 
-        Inputs and outputs are those of the chain without its prefix.
-        """
-        first, *rest = self.without_prefix().layers
-        layers = [first.of_features(c), *rest]
-        layers[-1] = layers[-1].to_responses(c)
-        box = self.conversion.box
-        moved = None if box is None else torch.from_numpy(c.features(box.numpy()))
-        conversion = replace(self.conversion, bound=self.conversion.bound / c.y_scale, box=moved)
-        return replace(self.with_layers(layers), prefix=None, conversion=conversion)
+    def folded(self) -> Chain:
+        """Return the same function without scaling: the first and the last layer take it in."""
+        return self if self.scaling is None else self.in_coordinates(Coordinates.identity(self.inputs, self.outputs))
+
+    def with_scaling(self, c: Coordinates) -> Chain:
+        """Put the fixed scaling of c around a chain that computes in c's coordinates."""
+        assert self.scaling is None
+        return replace(self, scaling=c, conversion=self.conversion.in_coordinates(c.inverse))
 
 
 def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> nn.Sequential:
     """Put a chain together as a plain ``nn.Sequential`` of its own; the record of its conversion is ``.conversion``."""
     dtype = dtype or torch.get_default_dtype()
     modules: list[nn.Module] = []
-    if chain.prefix is not None:
-        modules.append(_linear(chain.prefix, dtype, device).requires_grad_(False))
     for layer, activation in zip(chain.hidden, chain.modules, strict=True):
         modules += [_linear(layer, dtype, device), copy.deepcopy(activation).to(device, dtype)]
     modules.append(_linear(chain.output, dtype, device))
+    if chain.scaling is not None:
+        c, back = chain.scaling, chain.scaling.inverse
+        modules.insert(0, Scaling(c.x_centre, c.x_scale).to(device, dtype))
+        if c.y_scale != 1 or c.y_centre.any():
+            modules.append(Scaling(back.y_centre, np.full(chain.outputs, back.y_scale)).to(device, dtype))
     net = nn.Sequential(*modules)
     net.conversion = chain.conversion  # type: ignore[assignment]
     return net
@@ -157,8 +174,11 @@ def _linear(layer: Layer, dtype: torch.dtype, device: torch.device | str) -> nn.
     return linear
 
 
-def read_layer(linear: nn.Linear) -> Layer:
-    """Copy a Linear's map."""
+def read_layer(linear: nn.Linear | Scaling) -> Layer:
+    """Copy a layer's map."""
+    if isinstance(linear, Scaling):
+        scale = linear.scale.cpu().double()
+        return Layer(torch.diag(1 / scale), -linear.centre.cpu().double() / scale)
     weight = linear.weight.detach().to("cpu", torch.float64).clone()
     bias = torch.zeros(len(weight), dtype=torch.float64)
     if linear.bias is not None:
@@ -188,7 +208,7 @@ def working_layers(module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequenti
             )
         if isinstance(layer, TRANSPARENT):
             continue
-        if not isinstance(layer, (nn.Linear, *ACTIVATIONS)):
+        if not isinstance(layer, (nn.Linear, Scaling, *ACTIVATIONS)):
             raise NetworkError(
                 f"a network must be made of Linear layers and activations ({', '.join(a.__name__ for a in ACTIVATIONS)}"
                 f"; Dropout, Identity and Flatten may stand anywhere), got {type(layer).__name__} at '{name}'; leave "
@@ -222,25 +242,19 @@ def _is_layer(module: nn.Module) -> bool:
 def read_chain(net: nn.Module) -> Chain:
     """Take a network apart: a ``Sequential`` of Linear and activation, Dropout, Identity and Flatten left out.
 
-    Linear layers in a row are one map, but for a frozen one in front (what ``to_network(fold=False)`` makes): that is
-    the chain's prefix.
+    Linear layers in a row are one map. A Scaling at either end is the chain's scaling, one in between joins the map.
     """
     if not isinstance(net, nn.Sequential):
         raise NetworkError(f"a network must be an nn.Sequential of Linear and activation, got {type(net).__name__}")
+    working = [layer for _, layer in working_layers(net)]
+    inner, x, y = without_scaling(working)
     layers: list[Layer] = []
     modules: list[nn.Module] = []
-    prefix: Layer | None = None
-    working = [layer for _, layer in working_layers(net)]
-    fixed = bool(working) and isinstance(working[0], nn.Linear) and not working[0].weight.requires_grad
-    for k, module in enumerate(working):
+    for module in inner:
         behind_a_map = len(layers) > len(modules)
-        if isinstance(module, nn.Linear):
+        if isinstance(module, (nn.Linear, Scaling)):
             layer = read_layer(module)
-            if behind_a_map and k == 1 and fixed:
-                prefix = layers.pop()
-            elif behind_a_map:
-                layer = layer.after(layers.pop())
-            layers.append(layer)
+            layers.append(layer.after(layers.pop()) if behind_a_map else layer)
         elif behind_a_map:
             modules.append(copy.deepcopy(module))
         else:
@@ -248,13 +262,33 @@ def read_chain(net: nn.Module) -> Chain:
     if len(layers) != len(modules) + 1:
         raise _out_of_order(working)
     conversion = getattr(net, "conversion", None)
-    return Chain(
-        hidden=tuple(layers[:-1]),
-        output=layers[-1],
-        modules=tuple(modules),
-        prefix=prefix,
-        conversion=conversion if isinstance(conversion, Conversion) else Conversion(),
-    )
+    known = conversion if isinstance(conversion, Conversion) else Conversion()
+    chain = Chain(tuple(layers[:-1]), layers[-1], tuple(modules), conversion=known)
+    if x is None and y is None:
+        return chain
+    return replace(chain, scaling=scaling_coordinates(x, y, chain.inputs, chain.outputs))
+
+
+def scaling_coordinates(x: Scaling | None, y: Scaling | None, inputs: int, outputs: int) -> Coordinates:
+    """Return the coordinates between a Scaling of the features and one back to the responses."""
+    c = Coordinates.identity(inputs, outputs)
+    if x is not None:
+        c = replace(c, x_centre=x.centre.cpu().numpy(), x_scale=x.scale.cpu().numpy())
+    if y is not None:
+        scale = 1 / float(y.scale[0])
+        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale)
+    return c
+
+
+def without_scaling(working: list[nn.Module]) -> tuple[list[nn.Module], Scaling | None, Scaling | None]:
+    """Split a Scaling at either end off; the last must have one scale for all outputs."""
+    x = y = None
+    if len(working) > 1 and isinstance(working[0], Scaling):
+        x, working = working[0], working[1:]
+    last = working[-1] if len(working) > 1 else None
+    if isinstance(last, Scaling) and bool((last.scale == last.scale[0]).all()):
+        y, working = last, working[:-1]
+    return working, x, y
 
 
 def _out_of_order(working: list[nn.Module]) -> NetworkError:
@@ -273,9 +307,10 @@ def placement(net: nn.Module) -> tuple[torch.dtype, torch.device]:
 def evaluate(chain: Chain, X: Floats) -> Floats:
     """Run a chain on rows in double precision: (N, d) → (N, p)."""
     with torch.no_grad():
-        rows = torch.from_numpy(np.array(X, dtype=np.float64, order="C"))  # a copy: X may be read-only
-        rows = rows if chain.prefix is None else chain.prefix(rows)
+        c = chain.scaling
+        # A copy: X may be read-only.
+        rows = torch.from_numpy(np.array(X if c is None else c.features(X), dtype=np.float64, order="C"))
         for layer, activation in zip(chain.hidden, chain.modules, strict=True):
             rows = activation.to("cpu", torch.float64)(layer(rows))
         out: Floats = chain.output(rows).numpy()
-    return out
+    return out if c is None else c.inverse.responses(out)

@@ -23,6 +23,15 @@ class Nodes:
         """x·weightᵀ + bias."""
         return self._node("Gemm", x, self._tensor(weight), self._tensor(bias), transB=1)
 
+    def scaling(self, x: str, centre: Floats, scale: Floats) -> str:
+        """(x − centre)/scale, in float64 whatever the graph is: a centre far from zero loses nothing."""
+        from onnx import TensorProto, helper
+
+        wide = self._node("Cast", x, to=TensorProto.DOUBLE)
+        moved = self._node("Sub", wide, self._tensor(centre, np.dtype(np.float64)))
+        scaled = self._node("Div", moved, self._tensor(scale, np.dtype(np.float64)))
+        return self._node("Cast", scaled, to=helper.np_dtype_to_tensor_dtype(self.dtype))
+
     def activation(self, x: str, module: nn.Module) -> str:
         """Apply the activation of a module."""
         match module:
@@ -72,12 +81,12 @@ class Nodes:
             bend = self._node("Erf", self._node("Mul", x, self._tensor(np.sqrt(0.5))))
         return self._node("Mul", half, self._node("Add", bend, self._tensor(1.0)))
 
-    def _tensor(self, values: Any) -> str:
+    def _tensor(self, values: Any, dtype: np.dtype[Any] | None = None) -> str:
         from onnx import numpy_helper
 
         name = f"constant{len(self.tensors)}"
         with np.errstate(over="ignore"):  # what float32 cannot hold is found by the check of the file
-            array = np.array(values, dtype=self.dtype, order="C")
+            array = np.array(values, dtype=dtype or self.dtype, order="C")
         self.tensors.append(numpy_helper.from_array(array, name))
         return name
 

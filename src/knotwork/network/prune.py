@@ -16,14 +16,13 @@ from knotwork.network.chain import Chain, Layer
 
 def threshold_chain(chain: Chain, coordinates: Coordinates, threshold: float) -> Chain:
     """Set weights of at most ``threshold`` (in standardised coordinates) to zero; the others keep every bit."""
-    chain = chain.without_prefix()
     judged = chain.in_coordinates(coordinates).layers
+    # Where the means are, in the coordinates of the layers.
+    centre = torch.from_numpy(chain.coordinates.features(coordinates.x_centre))
     kept = []
     for k, (layer, standardised) in enumerate(zip(chain.layers, judged, strict=True)):
         small = standardised.weight.abs() <= threshold
-        bias = layer.bias
-        if k == 0:
-            bias = bias + (layer.weight * small) @ torch.from_numpy(coordinates.x_centre)
+        bias = layer.bias + (layer.weight * small) @ centre if k == 0 else layer.bias
         kept.append(Layer(layer.weight * ~small, bias))
     return chain.with_layers(kept)
 

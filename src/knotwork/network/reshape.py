@@ -165,8 +165,7 @@ def _rows(chain: Chain, X: ArrayLike) -> Tensor:
         if distinct.size > MOST_ROWS:
             matrix = matrix[numbers < distinct[MOST_ROWS]]
     matrix = np.unique(matrix, axis=0)
-    rows = torch.from_numpy(np.ascontiguousarray(matrix))
-    return rows if chain.prefix is None else chain.prefix(rows)
+    return torch.from_numpy(np.ascontiguousarray(chain.coordinates.features(matrix)))
 
 
 def _rows_made_up(layer: Layer, rng: np.random.Generator) -> Tensor:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.arrays import Floats
-from knotwork.data.feature_moments import FeatureMoments
 from knotwork.data.links import LINKS
 from knotwork.data.steps import Inputs, known_scaler, names_a_table, read_steps
 from knotwork.data.table import Column, TableEncoder
@@ -52,7 +51,7 @@ class Resolved:
     spline : the function if it is a spline, or what a trained network began as (None for a random start)
     network, start : the trained network, and the one before training
     fit : the record that the estimator kept of its fit
-    coordinates, history : of the training
+    coordinates : means and stds of the training rows' features and responses; history : of the training
     classes : the labels of a classifier, whose outputs are logits
     link : the model predicts link(y), see :mod:`knotwork.data.links`
     named : whether the model was fitted to a table with column names
@@ -88,16 +87,6 @@ class Resolved:
             return len(self.network.output.bias)
         assert self.function is not None
         return outputs_of(self.function)
-
-    @property
-    def features(self) -> FeatureMoments | None:
-        """Where the features of the training rows lie; None if the model does not remember."""
-        if self.coordinates is not None:
-            return FeatureMoments(self.coordinates.x_centre, self.coordinates.x_scale)
-        if self.fit is None:
-            return None
-        moments: FeatureMoments = getattr(self.fit, "search", self.fit).features
-        return moments
 
     def __call__(self, matrix: Floats) -> Floats:
         """Evaluate in double precision, on the scale of the link: (N, d) → (N, p)."""
@@ -228,7 +217,7 @@ def _of_estimator(model: Any) -> Resolved:
         encoder=model.encoder_,
         spline=getattr(model, "spline_", None),
         fit=getattr(model, "fit_", None),
-        coordinates=getattr(model, "coordinates_", None),
+        coordinates=getattr(model, "coordinates_", getattr(getattr(model, "fit_", None), "coordinates", None)),
         history=getattr(model, "history_", None),
         classes=None if classes is None else tuple(classes),
         named=hasattr(model, "feature_names_in_"),
@@ -315,10 +304,7 @@ def _is_fitted(step: Any) -> bool:
 def _of_inputs(parts: Resolved, encoder: TableEncoder, inputs: Inputs) -> Resolved:
     """Return the parts as functions of the features of a table in front of the model's."""
     names = encoder.feature_names
-    coordinates = parts.coordinates
-    if coordinates is not None:
-        x_centre, x_scale = inputs.units(coordinates.x_centre, coordinates.x_scale)
-        coordinates = replace(coordinates, x_centre=x_centre, x_scale=x_scale)
+    coordinates = None if parts.coordinates is None else _coordinates_of_inputs(parts.coordinates, inputs)
     moved = replace(
         parts,
         encoder=encoder,
@@ -335,6 +321,11 @@ def _of_inputs(parts: Resolved, encoder: TableEncoder, inputs: Inputs) -> Resolv
     return replace(moved, network=chain_of_inputs(parts.network, inputs), start=start)
 
 
+def _coordinates_of_inputs(c: Coordinates, inputs: Inputs) -> Coordinates:
+    x_centre, x_scale = inputs.units(c.x_centre, c.x_scale)
+    return replace(c, x_centre=x_centre, x_scale=x_scale)
+
+
 def _fit_of_inputs(fit: Any, inputs: Inputs, names: tuple[str, ...]) -> Any:
     if fit is None:
         return None
@@ -342,7 +333,7 @@ def _fit_of_inputs(fit: Any, inputs: Inputs, names: tuple[str, ...]) -> Any:
         return replace(
             fit, spline=spline_of_inputs(fit.spline, inputs, names), search=_fit_of_inputs(fit.search, inputs, names)
         )
-    fit = replace(fit, features=FeatureMoments(*inputs.units(fit.features.centre, fit.features.std)))
+    fit = replace(fit, coordinates=_coordinates_of_inputs(fit.coordinates, inputs))
     if not hasattr(fit, "selection"):
         return fit
     terms = tuple(term_of_inputs(term, inputs, names) for term in fit.selection.forward_terms)

@@ -8,55 +8,31 @@ import numpy as np
 import torch
 
 from knotwork.arrays import Floats
-from knotwork.data.feature_moments import FeatureMoments
 from knotwork.data.steps import Affine, Inputs
 from knotwork.network.chain import Chain, Layer
 from knotwork.pwl.through import theta_of_inputs
-
-# In stds: data that lie further from zero are centred by a layer of their own. Weights that scale and centre at once
-# would round each product to so many stds times 1e-16.
-FAR = 1e3
 
 
 def chain_of_inputs(chain: Chain, inputs: Inputs) -> Chain:
     """Return the chain of a table's features that a chain of a model's features is.
 
-    Its first layer takes the map. Where the table lies far from zero, a layer in front takes off the centres, exactly.
+    The scaling moves to the table's features, so that data far from zero lose nothing; what is left of the map between
+    the standardised features joins the first layer.
     """
-    box = chain.conversion.box
-    if box is not None:
-        chain = replace(chain, conversion=replace(chain.conversion, box=_box_of_inputs(box.numpy(), inputs)))
-    if not (np.abs(inputs.affine.constant) > FAR).any():
-        return _with_first(chain, _layer_of_inputs(_first(chain), inputs))
-    chain, centre = folded_inputs(chain), np.zeros(inputs.count)
-    centre[inputs.place[::-1]] = inputs.affine.zero[::-1]  # the first feature of several counts
-    near = replace(inputs, affine=inputs.affine.about(centre[inputs.place]))
-    return with_centring(_with_first(chain, _layer_of_inputs(_first(chain), near)), centre)
-
-
-def with_centring(chain: Chain, centre: Floats) -> Chain:
-    """Put a layer in front that takes off centres."""
-    return replace(chain, prefix=Layer(torch.eye(len(centre), dtype=torch.float64), torch.from_numpy(-centre)))
-
-
-def _is_centring(layer: Layer) -> bool:
-    rows, columns = layer.weight.shape
-    return rows == columns and bool((layer.weight == torch.eye(rows, dtype=torch.float64)).all())
-
-
-def _first(chain: Chain) -> Layer:
-    return chain.prefix or chain.layers[0]
-
-
-def _with_first(chain: Chain, layer: Layer) -> Chain:
-    if chain.prefix is not None:
-        return replace(chain, prefix=layer)
-    return chain.with_layers([layer, *chain.layers[1:]])
-
-
-def _layer_of_inputs(layer: Layer, inputs: Inputs) -> Layer:
-    theta = theta_of_inputs(np.column_stack([layer.bias.numpy(), layer.weight.numpy()]), inputs)
-    return Layer(torch.from_numpy(theta[:, 1:].copy()), torch.from_numpy(theta[:, 0].copy()))
+    c, a, place = chain.coordinates, inputs.affine, inputs.place
+    x_centre, x_scale = inputs.units(c.x_centre, c.x_scale)
+    # The model's standardised features when the table's are at their centres, and by how much they follow.
+    at_centre = ((x_centre[place] - a.centre) * a.factor + (a.offset - c.x_centre)) / c.x_scale
+    follow = a.factor * x_scale[place] / c.x_scale
+    between = replace(inputs, affine=Affine(np.zeros_like(follow), follow, at_centre))
+    first, *rest = chain.layers
+    theta = theta_of_inputs(np.column_stack([first.bias.numpy(), first.weight.numpy()]), between)
+    layer = Layer(torch.from_numpy(theta[:, 1:].copy()), torch.from_numpy(theta[:, 0].copy()))
+    scaling = replace(c, x_centre=x_centre, x_scale=x_scale)
+    conversion = chain.conversion
+    if conversion.box is not None:
+        conversion = replace(conversion, box=_box_of_inputs(conversion.box.numpy(), inputs))
+    return replace(chain.with_layers([layer, *rest]), scaling=scaling, conversion=conversion)
 
 
 def _box_of_inputs(box: Floats, inputs: Inputs) -> torch.Tensor:
@@ -68,65 +44,12 @@ def _box_of_inputs(box: Floats, inputs: Inputs) -> torch.Tensor:
     return torch.from_numpy(sides)
 
 
-def chain_with_outputs(chain: Chain, factor: Floats, offset: Floats) -> Chain:
-    """Return the chain that computes factor·f + offset, output by output: (p,) each."""
-    gain = torch.from_numpy(factor)
-    output = Layer(chain.output.weight * gain[:, None], chain.output.bias * gain + torch.from_numpy(offset))
-    conversion = replace(chain.conversion, bound=chain.conversion.bound * float(np.abs(factor).max()))
-    return replace(chain, output=output, conversion=conversion)
-
-
-def centred_inputs(chain: Chain, features: FeatureMoments) -> Chain:
-    """Put a layer in front that takes off the centres of the features that lie far from zero; if none does, none."""
-    centre, scale = features.centre, features.std
-    if chain.prefix is not None and not _is_centring(chain.prefix):
-        return chain
-    before = np.zeros(len(centre)) if chain.prefix is None else -chain.prefix.bias.numpy()
-    after = np.where(np.abs(centre - before) > FAR * scale, centre, before)
-    if (after == before).all():
-        return chain
-    chain = replace(chain, prefix=None)
-    return with_centring(_with_first(chain, _layer_of_inputs(_first(chain), shifted(after - before))), after)
-
-
-def shifted(centre: Floats) -> Inputs:
-    """Return the inputs x + centre, made of x."""
-    d = len(centre)
-    return Inputs(np.arange(d), Affine(np.zeros(d), np.ones(d), centre), d)
-
-
-def far_centre(features: FeatureMoments) -> Floats | None:
-    """Return the centres of the features that lie far from zero, 0 for the others; None if none does."""
-    centre = np.where(np.abs(features.centre) > FAR * features.std, features.centre, 0.0)
-    return centre if centre.any() else None
-
-
-def standardised_inputs(chain: Chain, features: FeatureMoments) -> Chain:
-    """Put a map (x − centre)/std in front of a chain; its first layer undoes it. One with a map stays as it is."""
-    middle, spread = torch.from_numpy(features.centre), torch.from_numpy(features.std)
-    if chain.prefix is not None:
-        if not _is_centring(chain.prefix):
-            return chain
-        middle = middle + chain.prefix.bias
-        chain = replace(chain, prefix=None)
-    first = _first(chain)
-    inner = Layer(first.weight * spread, first.bias + first.weight @ middle)
-    prefix = Layer(torch.diag(1 / spread), -torch.from_numpy(features.centre) / spread)
-    return replace(_with_first(chain, inner), prefix=prefix)
-
-
-def folded_inputs(chain: Chain) -> Chain:
-    """Let the first layer take over the map in front of it, all but the centring of data that lie far from zero."""
-    prefix = chain.prefix
-    if prefix is None or _is_centring(prefix):
-        return chain
-    bare = replace(chain, prefix=None)
-    first = _first(bare)
-    scale, (rows, columns) = prefix.weight.diagonal(), prefix.weight.shape
-    single = rows == columns and bool((prefix.weight == torch.diag(scale)).all())
-    if single and bool((prefix.bias.abs() > FAR).any()):
-        centre = -prefix.bias / torch.where(scale == 0, torch.ones_like(scale), scale)
-        rest = prefix.bias + centre * scale
-        layer = Layer(first.weight * scale, first.bias + first.weight @ rest)
-        return with_centring(_with_first(bare, layer), centre.numpy())
-    return chain.without_prefix()
+def chain_with_outputs(chain: Chain, gain: Floats, shift: Floats) -> Chain:
+    """Return the chain that computes gain·f + shift, output by output: (p,) each, gains positive."""
+    c = chain.coordinates
+    common = float(np.sqrt(np.mean(np.square(gain))))
+    own = torch.from_numpy(gain / common)  # outputs share one scale; what differs goes into the last layer
+    output = Layer(chain.output.weight * own[:, None], chain.output.bias * own)
+    scaling = replace(c, y_centre=c.y_centre * gain + shift, y_scale=c.y_scale * common)
+    conversion = replace(chain.conversion, bound=chain.conversion.bound * float(gain.max()))
+    return replace(chain, output=output, scaling=scaling, conversion=conversion)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from knotwork.arrays import Floats
-from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
 
 Sets = tuple[tuple[int, ...], ...]
@@ -99,16 +98,6 @@ class LatticePWL:
         )
         return LatticePWL(np.concatenate([f.theta for f in functions]), sets)
 
-    def in_coordinates(self, c: Coordinates) -> LatticePWL:
-        """Return g with g(c.features(x)) = c.responses(f(x))."""
-        theta = affine_in_features(self.theta, c)
-        if np.ptp(c.y_centre) == 0:
-            theta[:, 0] -= c.y_centre[0]
-            return replace(self, theta=theta / c.y_scale)
-        # Outputs that move by amounts of their own take pieces of their own.
-        shifted = [np.column_stack([theta[:, 0] - centre, theta[:, 1:]]) / c.y_scale for centre in c.y_centre]
-        return self.stack([LatticePWL(own, sets) for own, sets in zip(shifted, self.outputs, strict=True)])
-
     def simplify(self, box: ArrayLike | None = None) -> LatticePWL:
         """Return the same function with fewer pieces and sets.
 
@@ -186,8 +175,3 @@ def _minimal(sets: Iterable[frozenset[int]]) -> list[frozenset[int]]:
         if not any(smaller <= candidate for smaller in kept):
             kept.append(candidate)
     return kept
-
-
-def affine_in_features(theta: Floats, c: Coordinates) -> Floats:
-    """Write affine functions theta[j]·[1, x] as functions of c.features(x): (n, d + 1) → (n, d + 1)."""
-    return np.column_stack([theta[:, 0] + theta[:, 1:] @ c.x_centre, theta[:, 1:] * c.x_scale])

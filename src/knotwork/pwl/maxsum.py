@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from knotwork.arrays import Floats
-from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
-from knotwork.pwl.lattice import LatticePWL, affine_in_features
+from knotwork.pwl.lattice import LatticePWL
 
 # Pieces beyond which a sum is not multiplied out into a lattice.
 MOST_PIECES = 20_000
@@ -83,13 +82,6 @@ class MaxSum:
         )
         theta, affine = (np.concatenate([getattr(f, name) for f in functions]) for name in ("theta", "affine"))
         return MaxSum(theta, tuple(groups), coef, affine)
-
-    def in_coordinates(self, c: Coordinates) -> MaxSum:
-        """Return g with g(c.features(x)) = c.responses(f(x))."""
-        affine = affine_in_features(self.affine, c)
-        affine[:, 0] -= c.y_centre
-        theta = affine_in_features(self.theta, c)
-        return MaxSum(theta, self.groups, self.coef / c.y_scale, affine / c.y_scale)
 
     def to_lattice(self) -> LatticePWL:
         """Multiply out: Σ max is a maximum over choices of one piece per group, −max is a minimum.

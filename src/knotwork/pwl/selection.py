@@ -9,7 +9,7 @@ from typing import TypeVar
 import numpy as np
 
 from knotwork.arrays import Floats
-from knotwork.data.feature_moments import FeatureMoments
+from knotwork.data.coordinates import Coordinates
 from knotwork.pwl.maxaffine import Rows
 
 # Sizes in a row that are no better than the best before the search stops.
@@ -24,12 +24,12 @@ Fit = TypeVar("Fit")
 class PiecewiseFit:
     """What a fit remembers.
 
-    features : centre and std of the coordinates it was made in (the largest value for the std of a constant one)
+    coordinates : means and stds of features and responses (1 for the std of a constant)
     sizes, errors : per output, the numbers of pieces that were tried and their mean squared errors on held-out rows, in
         units of the response's variance; empty if the number was given
     """
 
-    features: FeatureMoments
+    coordinates: Coordinates
     sizes: tuple[tuple[int, ...], ...]
     errors: tuple[tuple[float, ...], ...]
 

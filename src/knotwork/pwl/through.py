@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from knotwork.arrays import Floats
-from knotwork.data.steps import Inputs
+from knotwork.data.coordinates import Coordinates
+from knotwork.data.steps import Affine, Inputs
 from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxsum import MaxSum
@@ -133,6 +134,20 @@ def with_outputs(function: Function, gain: Floats, shift: Floats) -> Function:
     single = len(parts) == 1 and function.sets == function.outputs[0]
     # Outputs share pieces; scaled by factors of their own they no longer do.
     return parts[0] if single else LatticePWL.stack(parts).simplify()
+
+
+def in_coordinates(function: Function, c: Coordinates) -> Function:
+    """Return g with g(c.features(x)) = c.responses(f(x)); with ``c.inverse`` it is the way back.
+
+    >>> f = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
+    >>> print(in_coordinates(f, Coordinates(np.array([1.0]), np.array([2.0]), np.array([2.0]), 3.0)))
+    0 + 2·h(x - 0)
+    """
+    d, outputs = inputs_of(function), outputs_of(function)
+    inputs = Inputs(np.arange(d), Affine(np.zeros(d), c.x_scale, c.x_centre), d)
+    names = function.feature_names if isinstance(function, Spline) else ()
+    moved = of_inputs(function, inputs, names)
+    return with_outputs(moved, np.full(outputs, 1 / c.y_scale), -c.y_centre / c.y_scale)
 
 
 def spline_with_outputs(spline: Spline, gain: Floats, shift: Floats) -> Spline:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.data.feature_moments import FeatureMoments
+from knotwork.data.coordinates import Coordinates
 from knotwork.spline.forward import Step, forward
 from knotwork.spline.interactions import Interactions
 from knotwork.spline.knots import CandidateGrid, Spans, choose_candidates, default_spans
@@ -120,7 +120,7 @@ def fit_spline(
         spline=_spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling, slopes),
         knots=tuple(knots[key] for key in dict.fromkeys(kept)),
         quality=_quality(fitted, path.null_rss, total, penalty, rss_unit),
-        features=_feature_moments(path.opening, grid, x_scaling),
+        coordinates=_coordinates(path.opening, grid, x_scaling, y_scaling, path.null_rss),
         selection=Selection(
             forward_terms=forward_terms,
             selected=chosen[1:] - 1,
@@ -201,13 +201,21 @@ def _quality(fitted: Refit, null_rss: float, total: float, penalty: float, rss_u
     )
 
 
-def _feature_moments(opening: Opening, grid: CandidateGrid, scaling: Scaling) -> FeatureMoments:
-    """Mean and std of the features, in the units of the data; 1 for the std of a constant."""
+def _coordinates(
+    opening: Opening, grid: CandidateGrid, scaling: Scaling, y_scaling: Scaling, null_rss: float
+) -> Coordinates:
+    """Means and stds of features and responses, in the units of the data; 1 for the std of a constant."""
     mean = opening.sums[grid.linear] / opening.total
     variance = opening.norms[grid.linear] / opening.total - mean**2
     std = np.sqrt(np.maximum(variance, 0.0)) / scaling.scale
     usable = np.isfinite(std) & (std > 0)
-    return FeatureMoments(centre=(mean + scaling.centre) / scaling.scale, std=np.where(usable, std, 1.0))
+    y_std = float(np.sqrt(null_rss / opening.total / len(y_scaling.centre)) / y_scaling.scale[0])
+    return Coordinates(
+        x_centre=(mean + scaling.centre) / scaling.scale,
+        x_scale=np.where(usable, std, 1.0),
+        y_centre=y_scaling.centre / y_scaling.scale,
+        y_scale=y_std if 0 < y_std < np.inf else 1.0,
+    )
 
 
 def _find_knots(

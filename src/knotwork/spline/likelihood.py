@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import CHUNK, Floats
-from knotwork.data.feature_moments import FeatureMoments
+from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.forward import Step
@@ -52,9 +52,10 @@ class ClassFit:
         return self.search.knots
 
     @property
-    def features(self) -> FeatureMoments:
-        """Mean and std of the features."""
-        return self.search.features
+    def coordinates(self) -> Coordinates:
+        """Means and stds of the features; logits stay as they are."""
+        found = self.search.coordinates
+        return Coordinates.of_features(found.x_centre, found.x_scale, self.spline.intercept.size)
 
 
 def fit_classes(
@@ -128,7 +129,7 @@ def fit_terms(
     basis = evaluate_terms(terms, X)
     weight = np.ones(len(X)) if weights is None else weights
     units = [
-        search.features.std[term.features[0]] if len(term.features) == 1 else _std(column, weight) or 1.0
+        search.coordinates.x_scale[term.features[0]] if len(term.features) == 1 else _std(column, weight) or 1.0
         for term, column in zip(terms, basis.T, strict=True)
     ]
     return fit_logits(basis, codes, classes, weight, ridge, np.array(units), settled)

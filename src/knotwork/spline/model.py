@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from knotwork.arrays import CHUNK, Floats
-from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
 
 
@@ -271,41 +270,6 @@ class Spline:
         for m, term in enumerate(self.terms):
             values[m] = term(X)
         return values
-
-    def in_coordinates(self, c: Coordinates) -> Spline:
-        """Return g with g(c.features(x)) = c.responses(f(x)).
-
-        The first slope of a Min stays; the others take the ratio of the scales, so that powers of two are exact.
-
-        >>> f = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
-        >>> print(f.in_coordinates(Coordinates.of_features(np.array([1.0]), np.array([2.0]), outputs=1)))
-        2 + 6·h(x - 0)
-        """
-
-        def moved(hinge: Hinge) -> Hinge:
-            f = hinge.feature
-            return Hinge(f, float((hinge.knot - c.x_centre[f]) / c.x_scale[f]), hinge.sign)
-
-        terms: list[Term] = []
-        intercept = self.intercept.copy()
-        coef = self.coef.copy()
-        for m, term in enumerate(self.terms):
-            first = term.features[0]
-            match term:
-                case Linear():
-                    intercept += self.coef[m] * c.x_centre[first]
-                    terms.append(term)
-                case Hinge():
-                    terms.append(moved(term))
-                case Min():
-                    ratios = [float(c.x_scale[f] / c.x_scale[first]) for f in term.features]
-                    slopes = tuple(slope * ratio for slope, ratio in zip(term.slopes, ratios, strict=True))
-                    terms.append(Min(tuple(map(moved, term.hinges)), slopes))
-                case Product():
-                    coef[m] *= np.prod(c.x_scale[list(term.features[1:])])
-                    terms.append(Product(tuple(map(moved, term.hinges))))
-            coef[m] *= c.x_scale[first]
-        return Spline(tuple(terms), c.responses(intercept), coef / c.y_scale, self.feature_names)
 
     def _rows(self, X: ArrayLike) -> Floats:
         array = np.asarray(X, dtype=np.float64)

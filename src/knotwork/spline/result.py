@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.data.feature_moments import FeatureMoments
+from knotwork.data.coordinates import Coordinates
 from knotwork.spline.forward import Step
 from knotwork.spline.knots import Spans
 from knotwork.spline.model import Spline, Term
@@ -91,7 +91,7 @@ class SplineFit:
     spline : the pruned spline
     knots : the knots of the spline's hinges, each once, in the order of the terms
     quality : RSS, GCV and their shares
-    features : mean and std of the features (1 for a constant one)
+    coordinates : means and stds of features and responses (1 for the std of a constant)
     selection : the forward pass and what pruning kept of it
     standardised : the search in its own coordinates, for measures that need its triangular factor
     """
@@ -99,7 +99,7 @@ class SplineFit:
     spline: Spline
     knots: tuple[Knot, ...]
     quality: Quality
-    features: FeatureMoments
+    coordinates: Coordinates
     selection: Selection
     standardised: StandardisedSearch
 

@@ -52,7 +52,7 @@ function networkFunction(record) {
     weight: decode(layer.weight, record.kind), bias: decode(layer.bias, record.kind),
     act: activations[layer.activation.name](layer.activation),
   }));
-  return (inputs) => layers.reduce((values, { weight, bias, act }) => {
+  const run = (inputs) => layers.reduce((values, { weight, bias, act }) => {
     const out = new Array(bias.length);
     for (let i = 0; i < bias.length; i++) {
       let sum = 0;
@@ -61,6 +61,8 @@ function networkFunction(record) {
     }
     return out;
   }, inputs);
+  const standardise = (x) => x.map((v, j) => (v - record.centre[j]) / record.scale[j]);
+  return (x) => run(standardise(x)).map((v, k) => v * record.outputScale + record.outputCentre[k]);
 }
 
 function hinge(h, x) {

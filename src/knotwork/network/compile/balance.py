@@ -16,7 +16,7 @@ from torch import nn
 
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
-from knotwork.network.chain import read_layer, working_layers
+from knotwork.network.chain import read_layer, without_scaling, working_layers
 
 # Rescaling a layer changes what its neighbours weigh; the sweeps end when nothing moves, or here.
 MAX_SWEEPS = 50
@@ -73,8 +73,7 @@ def balance_(net: nn.Module) -> None:
         working = [layer for _, layer in working_layers(net)]
     except NetworkError:
         return
-    if len(working) > 1 and isinstance(working[1], nn.Linear):  # a map of the inputs in front
-        working = working[1:]
+    working, *_ = without_scaling(working)
     linears = [m for m in working[::2] if isinstance(m, nn.Linear)]
     homogeneous = all(isinstance(m, (nn.ReLU, nn.LeakyReLU, nn.PReLU)) for m in working[1::2])
     if not (isinstance(net, nn.Sequential) and homogeneous and 2 * len(linears) == len(working) + 1):

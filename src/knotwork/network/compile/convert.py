@@ -1,4 +1,4 @@
-"""From a model to a network that computes it, in the units of the data or behind a layer that standardises them."""
+"""From a model to a network that computes it, with fixed scaling at its ends or folded."""
 
 from __future__ import annotations
 
@@ -10,23 +10,14 @@ import torch
 from torch import nn
 
 from knotwork.data.coordinates import Coordinates
-from knotwork.data.feature_moments import FeatureMoments
 from knotwork.errors import DataError, NetworkError
 from knotwork.network.activations import Activation, activation_rule
-from knotwork.network.chain import Chain, Conversion, Layer, build
+from knotwork.network.chain import Chain, Conversion, build, placement, read_chain
 from knotwork.network.compile.function import function_chain
-from knotwork.network.compile.units import require_piecewise_linear
+from knotwork.network.compile.units import require_piecewise_linear, spline_size
 from knotwork.network.resolve import Resolved, resolve
-from knotwork.network.rewire import (
-    centred_inputs,
-    far_centre,
-    folded_inputs,
-    shifted,
-    standardised_inputs,
-    with_centring,
-)
 from knotwork.pwl.boxes import read_box
-from knotwork.pwl.through import Function, inputs_of, of_inputs, outputs_of
+from knotwork.pwl.through import Function, in_coordinates, inputs_of, outputs_of
 from knotwork.spline.model import Spline, knots_by_feature
 
 if TYPE_CHECKING:
@@ -37,7 +28,7 @@ def to_network(
     model: Any,
     *,
     activation: str | nn.Module | None = None,
-    fold: bool = True,
+    fold: bool = False,
     dtype: torch.dtype | None = None,
     tolerance: float | None = None,
     box: ArrayLike | None = None,
@@ -52,9 +43,10 @@ def to_network(
     activation : "relu", "leaky_relu", "prelu" (exact), "softplus", "silu", "gelu", "elu" (within ``tolerance``),
         "relu6", "hardtanh" (exact on ``box``), or a module of those. None is that of the model's trained network, and
         "relu" for models without one. A trained network keeps its own
-    fold : True takes raw features; where the table of a trained network, a lattice or a sum of maxima lies more than
-        1000 stds from zero, a first layer takes off the centres, because weights that did it would round. False puts a
-        frozen affine layer first that standardises the features, which suits training
+    fold : False puts fixed scaling at both ends, a ``Scaling`` of the features and one of the responses: the network
+        takes raw rows, gives raw responses, and what lies between is trained in standardised coordinates. True gives
+        the bare Linear, activation, …, Linear of the same function, for use rather than for training; so does
+        ``kw.fold(net)`` later
     dtype : of the parameters; the default of torch if None
     tolerance : maximum by which any output may be off; None is 1e-3 of the size of the function's parts
     box : (minimum, maximum), each a number or one per feature
@@ -87,13 +79,33 @@ def to_network(
     """
     parts = resolve_network(model)
     if parts.network is not None:
-        chain = _trained(parts, activation, fold, tolerance, box)
+        chain = _trained(parts, activation, tolerance, box)
     else:
         assert parts.function is not None
         rule = activation_rule("relu" if activation is None else activation)
-        chain = _converted(parts.function, parts.features, rule, fold, tolerance, box)
+        if fold:  # knots are taken off exactly
+            chain = function_chain(parts.function, rule, tolerance=tolerance, box=box)
+        else:
+            chain = _scaled(parts.function, parts.coordinates, rule, tolerance, box)
     conversion = replace(chain.conversion, link=parts.link, encoder=parts.encoder)
-    return build(replace(chain, conversion=conversion), dtype)
+    chain = replace(chain, conversion=conversion)
+    return build(chain.folded() if fold else chain, dtype)
+
+
+def fold(net: nn.Module) -> nn.Sequential:
+    """Return the bare Linear, activation, …, Linear that computes what a network with fixed scaling at its ends does.
+
+    Do it once training is over: behind raw features and in front of raw responses, an optimiser's steps are of the
+    wrong size. In float32 a column whose mean lies far from zero, in units of its std, loses as many digits.
+
+    Examples
+    --------
+    >>> from knotwork import Hinge, Spline, to_network
+    >>> net = to_network(Spline((Hinge(0, 100.0, 1),), [2.0], [[3.0]], ("x",)))
+    >>> [type(layer).__name__ for layer in net], [type(layer).__name__ for layer in fold(net)]
+    (['Scaling', 'Linear', 'ReLU', 'Linear', 'Scaling'], ['Linear', 'ReLU', 'Linear'])
+    """
+    return build(read_chain(net).folded(), *placement(net)).train(net.training)
 
 
 def resolve_network(model: Any) -> Resolved:
@@ -121,10 +133,8 @@ def own_activation(parts: Resolved, activation: str | nn.Module | None) -> None:
             )
 
 
-def _trained(
-    parts: Resolved, activation: str | nn.Module | None, fold: bool, tolerance: float | None, box: Any
-) -> Chain:
-    """Return the chain of a trained network, in float64."""
+def _trained(parts: Resolved, activation: str | nn.Module | None, tolerance: float | None, box: Any) -> Chain:
+    """Return the chain of a trained network, in float64, with fixed scaling at its ends."""
     assert parts.network is not None
     own_activation(parts, activation)
     for name, value in (("tolerance", tolerance), ("box", box)):
@@ -133,41 +143,31 @@ def _trained(
                 f"{name} is for functions that are converted, a trained network is given as it is, got "
                 f"{name}={value!r}; leave it out"
             )
-    chain = replace(parts.network, conversion=Conversion())
-    features = parts.features
-    if fold:
-        chain = folded_inputs(chain)
-        return chain if features is None else centred_inputs(chain, features)
-    return chain if features is None else standardised_inputs(chain, features)
+    chain, c = replace(parts.network, conversion=Conversion()), parts.coordinates
+    if chain.scaling is None and c is not None:
+        return chain.in_coordinates(c).with_scaling(c)
+    return chain
 
 
-def _converted(
-    function: Function, features: FeatureMoments | None, rule: Activation, fold: bool, tolerance: float | None, box: Any
+def _scaled(
+    function: Function, coordinates: Coordinates | None, rule: Activation, tolerance: float | None, box: Any
 ) -> Chain:
-    """Return the chain of a function, raw features in or behind a map that standardises them."""
-    if fold:
-        centre = None if isinstance(function, Spline) or features is None else far_centre(features)
-        if centre is None or box is not None:  # knots are taken off exactly
-            return function_chain(function, rule, tolerance=tolerance, box=box)
-        near = of_inputs(function, shifted(centre), ())
-        return with_centring(function_chain(near, rule, tolerance=tolerance), centre)
+    """Return the chain of a function, with fixed scaling at its ends."""
+    c = _knot_coordinates(function) if coordinates is None else coordinates
+    if tolerance is not None:
+        tolerance = tolerance / c.y_scale
+    if box is not None:
+        box = c.features(read_box(box, inputs_of(function), flat=True))
+    return function_chain(in_coordinates(function, c), rule, tolerance=tolerance, box=box).with_scaling(c)
+
+
+def _knot_coordinates(function: Function) -> Coordinates:
+    """Coordinates by the knots of a function whose data nobody remembers."""
     d, outputs = inputs_of(function), outputs_of(function)
-    moments = _knot_moments(function, d) if features is None else features
-    c = Coordinates.of_features(moments.centre, moments.std, outputs)
-    inner_box = None if box is None else c.features(read_box(box, d, flat=True))
-    chain = function_chain(function.in_coordinates(c), rule, tolerance=tolerance, box=inner_box)
-    if chain.conversion.box is not None:
-        raw = torch.from_numpy(read_box(box, d, flat=True))
-        chain = replace(chain, conversion=replace(chain.conversion, box=raw))
-    prefix = Layer(torch.diag(torch.from_numpy(1 / c.x_scale)), torch.from_numpy(-c.x_centre / c.x_scale))
-    return replace(chain, prefix=prefix)
-
-
-def _knot_moments(function: Function, features: int) -> FeatureMoments:
-    """Centre and scale of the features by the knots of a function whose data nobody remembers."""
-    centre, scale = np.zeros(features), np.ones(features)
-    if isinstance(function, Spline):  # nothing says where the data of the others lie
-        for f, knots in knots_by_feature(function.terms).items():
-            centre[f] = np.mean(knots)
-            scale[f] = np.std(knots) or abs(centre[f]) or 1.0
-    return FeatureMoments(centre, scale)
+    centre, scale = np.zeros(d), np.ones(d)
+    if not isinstance(function, Spline):  # nothing says where its data lie
+        return Coordinates.of_features(centre, scale, outputs)
+    for f, knots in knots_by_feature(function.terms).items():
+        centre[f] = np.mean(knots)
+        scale[f] = np.std(knots) or abs(centre[f]) or 1.0
+    return Coordinates(centre, scale, function(centre[None]).reshape(-1), spline_size(function))

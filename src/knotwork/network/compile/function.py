@@ -10,11 +10,8 @@ from knotwork.network.compile.lattice import lattice_units
 from knotwork.network.compile.lower import Ideal, lower
 from knotwork.network.compile.units import spline_units
 from knotwork.pwl.boxes import read_box
-from knotwork.pwl.lattice import LatticePWL
-from knotwork.pwl.maxsum import MaxSum
+from knotwork.pwl.through import Function, inputs_of
 from knotwork.spline.model import Spline
-
-Function = Spline | LatticePWL | MaxSum
 
 
 def ideal_units(function: Function, rule: Activation) -> Ideal:
@@ -24,6 +21,5 @@ def ideal_units(function: Function, rule: Activation) -> Ideal:
 
 def function_chain(function: Function, rule: Activation, *, tolerance: float | None = None, box: Any = None) -> Chain:
     """Write a function as a chain; ``box`` is (minimum, maximum), each a number or one per feature."""
-    inputs = len(function.feature_names) if isinstance(function, Spline) else function.inputs
-    sides = None if box is None else read_box(box, inputs, flat=True)
+    sides = None if box is None else read_box(box, inputs_of(function), flat=True)
     return lower(ideal_units(function, rule), rule, tolerance=tolerance, sides=sides)

@@ -74,7 +74,7 @@ def from_network(net: nn.Module, box: Any, *, samples: int = 4096, random_state:
     >>> np.unique([piece.theta.round(6).tolist()[0] for piece in pieces.pieces], axis=0).tolist()
     [[0.0, -1.0], [0.0, 1.0], [2.0, 0.0]]
     """
-    chain = read_chain(net).without_prefix()
+    chain = read_chain(net).folded()
     bends = [activation_bends(module) for module in chain.modules]
     maps = [(layer.weight.numpy(), layer.bias.numpy()) for layer in chain.layers]
     sides = read_box(box, maps[0][0].shape[1])

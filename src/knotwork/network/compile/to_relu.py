@@ -60,12 +60,14 @@ def to_relu(
     """
     if not 0 < tolerance < np.inf:
         raise NetworkError(f"tolerance must be positive, got {tolerance}")
-    chain = read_chain(net).without_prefix()
+    chain = read_chain(net)
+    c = chain.coordinates
     if not chain.modules:
         raise NetworkError("the network must have an activation to replace, got none: it is affine already")
     curves = [smooth_curve(module.double()) for module in chain.modules]
     maps = [(layer.weight.numpy(), layer.bias.numpy()) for layer in chain.layers]
-    sides = read_box(box, maps[0][0].shape[1])
+    raw_sides = read_box(box, chain.inputs)
+    sides, tolerance = c.features(raw_sides), tolerance / c.y_scale
     gains = _gains(maps, curves)
     share = _shares(gains, curves, tolerance)
 
@@ -98,9 +100,13 @@ def to_relu(
         activation_rule("relu"),
         Conversion(bound=bound, box=torch.from_numpy(sides.copy())),
     )
+    if chain.scaling is not None:
+        relu = relu.with_scaling(c)
     dtype, device = placement(net)
     made = build(relu, dtype, device)
-    return ReluReport(made, bound, _observed(net, made, sides, samples, random_state), tuple(pieces))
+    return ReluReport(
+        made, relu.conversion.bound, _observed(net, made, raw_sides, samples, random_state), tuple(pieces)
+    )
 
 
 def _gains(maps: list[tuple[Floats, Floats]], curves: list[Curve | None]) -> list[Floats]:

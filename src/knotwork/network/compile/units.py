@@ -162,7 +162,7 @@ def spline_units(spline: Spline, rule: Activation) -> Ideal:
         pending = [(parts, beta) for parts, beta in pending if len(parts) > k]
     hinges = any(beta.any() and isinstance(term, Hinge) for term, beta in zip(spline.terms, spline.coef, strict=True))
     # The sums of a deeper network are carried whatever the coefficients are.
-    return _ideal(layers, sums, len(spline.feature_names), _size(spline), bends=hinges or len(layers) > 1)
+    return _ideal(layers, sums, len(spline.feature_names), spline_size(spline), bends=hinges or len(layers) > 1)
 
 
 def require_piecewise_linear(spline: Spline) -> None:
@@ -264,7 +264,7 @@ def _matrix(values: list[Value], columns: int) -> tuple[Floats, Floats]:
     return weight, np.array([value.constant for value in values])
 
 
-def _size(spline: Spline) -> float:
+def spline_size(spline: Spline) -> float:
     """Size of the spline's parts: Σ|β|·(spread of the feature's knots), at its maximum over the outputs."""
     knots = knots_by_feature(spline.terms)
 

@@ -282,7 +282,8 @@ def _chain(
         line = Layer(torch.from_numpy(spline.coef.T.copy()), torch.from_numpy(spline.intercept.copy()))
         chain = Chain.of([line], rule)
     map_of_features = Layer(torch.from_numpy(projection.weight).T, torch.from_numpy(projection.offset))
-    return replace(chain, prefix=map_of_features).without_prefix(), size_of(c)
+    first, *rest = chain.layers
+    return chain.with_layers([first.after(map_of_features), *rest]), size_of(c)
 
 
 def _count_outputs(y: NDArray[Any], task: str) -> int:

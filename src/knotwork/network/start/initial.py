@@ -14,6 +14,7 @@ from knotwork.network.activations import Activation
 from knotwork.network.chain import Chain
 from knotwork.network.compile.function import function_chain
 from knotwork.network.reshape import reshape_chain
+from knotwork.pwl.through import in_coordinates
 from knotwork.spline.model import Spline
 
 
@@ -28,7 +29,7 @@ def spline_start(
 ) -> Chain:
     """Write a spline as a network of the wanted shape, in standardised coordinates; X (N, d) places the new units."""
     Z = coordinates.features(X)
-    chain = function_chain(spline.in_coordinates(coordinates), rule, box=(Z.min(axis=0), Z.max(axis=0)))
+    chain = function_chain(in_coordinates(spline, coordinates), rule, box=(Z.min(axis=0), Z.max(axis=0)))
     return reshape_chain(chain, widths, fill=fill, X=Z, rng=rng)
 
 

@@ -18,7 +18,15 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
 from knotwork.errors import NetworkError
-from knotwork.network.chain import TRANSPARENT, leaves, placement, read_layer, write_layer_
+from knotwork.network.chain import (
+    TRANSPARENT,
+    leaves,
+    placement,
+    read_layer,
+    scaling_coordinates,
+    without_scaling,
+    write_layer_,
+)
 from knotwork.network.compile.balance import balance_
 from knotwork.network.train.loop import History, Part, TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, SquaredError
@@ -101,18 +109,16 @@ def train(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay,
         warmup=warmup, l1=l1, dropout=dropout, patience=patience, setback=setback, average=average,
     )  # fmt: skip
-    ends = _ends(net) if standardise else None
-    coordinates = loss.coordinates(training.X, training.y, training.weight)
-    if ends is None:
-        coordinates = Coordinates.identity(rows.shape[1], outputs)
-    elif ends[0].bias is None:  # nothing to move the features by
-        coordinates = replace(coordinates, x_centre=np.zeros(rows.shape[1]))
     dtype, device = placement(net)
     before = copy.deepcopy(net.state_dict())
+    measured = loss.coordinates(training.X, training.y, training.weight)
     try:
-        with _in_coordinates(net, ends, coordinates), epoch_progress(bool(verbose), epochs) as report:
+        with (
+            _trainable(net, measured if standardise else None, rows.shape[1], outputs) as (inner, coordinates),
+            epoch_progress(bool(verbose), epochs) as report,
+        ):
             return fit_network(
-                net,
+                inner,
                 Part.of(training, loss, coordinates, device, dtype),
                 Part.of(judges, loss, coordinates, device, dtype),
                 options,
@@ -170,6 +176,49 @@ def _require_rows(sample: Sample) -> None:
             raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
 
 
+@contextmanager
+def _trainable(
+    net: nn.Module, measured: Coordinates | None, features: int, outputs: int
+) -> Iterator[tuple[nn.Module, Coordinates]]:
+    """Yield the part of a network to train, and the coordinates that it computes in.
+
+    A network with scaling at its ends is trained between them. The first and last Linear of another Sequential are
+    rewritten for the measured coordinates, and back at the end. Everything else is trained as it is.
+    """
+    inner, scaling = _between_scalings(net, features, outputs)
+    if scaling is not None:
+        balance_(inner)
+        yield inner, scaling
+        return
+    ends = None if measured is None else _ends(net)
+    if ends is None or measured is None:
+        yield net, Coordinates.identity(features, outputs)
+        return
+    first, last = ends
+    c = measured if first.bias is not None else replace(measured, x_centre=np.zeros_like(measured.x_centre))
+
+    def change(c: Coordinates) -> None:
+        write_layer_(first, read_layer(first).of_features(c))
+        write_layer_(last, read_layer(last).to_responses(c))
+
+    change(c)
+    balance_(net)
+    try:
+        yield net, c
+    finally:
+        change(c.inverse)
+
+
+def _between_scalings(net: nn.Module, features: int, outputs: int) -> tuple[nn.Module, Coordinates | None]:
+    """Return what lies between the Scalings of a network, and their coordinates; the network and None without any."""
+    if not isinstance(net, nn.Sequential):
+        return net, None
+    layers, x, y = without_scaling(list(net.children()))
+    if x is None and y is None:
+        return net, None
+    return nn.Sequential(*layers), scaling_coordinates(x, y, features, outputs)
+
+
 def _ends(net: nn.Module) -> tuple[nn.Linear, nn.Linear] | None:
     """Return the first and the last layer of a Sequential if coordinates can be folded into them."""
     containers = [m for m in net.modules() if list(m.children()) and not isinstance(m, nn.Linear)]
@@ -179,23 +228,3 @@ def _ends(net: nn.Module) -> tuple[nn.Linear, nn.Linear] | None:
     if not (layers and isinstance(layers[0], nn.Linear) and isinstance(layers[-1], nn.Linear)):
         return None
     return (layers[0], layers[-1]) if layers[-1].bias is not None else None
-
-
-@contextmanager
-def _in_coordinates(net: nn.Module, ends: tuple[nn.Linear, nn.Linear] | None, c: Coordinates) -> Iterator[None]:
-    """Let a network compute in standardised coordinates inside the block, in those of the data again behind it."""
-    if ends is None:
-        yield
-        return
-    first, last = ends
-
-    def change(c: Coordinates) -> None:
-        write_layer_(first, read_layer(first).of_features(c))
-        write_layer_(last, read_layer(last).to_responses(c))
-
-    change(c)
-    balance_(net)
-    try:
-        yield
-    finally:
-        change(c.inverse)

@@ -1,0 +1,56 @@
+"""A layer that scales: (x − centre)/scale with fixed numbers, so that the layers behind it see standardised values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+
+class Scaling(nn.Module):
+    """(x − centre)/scale, feature by feature: (N, d) → (N, d). Nothing here is trained.
+
+    The numbers stay float64 whatever the network is converted to, and the centre is taken off in float64: a column that
+    lies 1e8 stds from zero loses nothing. What comes out has the dtype of the network.
+
+    Parameters
+    ----------
+    centre, scale : (d,)
+
+    Examples
+    --------
+    >>> layer = Scaling([10.0, 0.0], [2.0, 1.0])
+    >>> layer(torch.tensor([[14.0, 3.0]]))
+    tensor([[2., 3.]])
+    """
+
+    centre: Tensor
+    scale: Tensor
+    _like: Tensor
+
+    def __init__(self, centre: ArrayLike, scale: ArrayLike) -> None:
+        super().__init__()
+        self.register_buffer("centre", torch.as_tensor(centre, dtype=torch.float64).clone())
+        self.register_buffer("scale", torch.as_tensor(scale, dtype=torch.float64).clone())
+        # Goes wherever the network goes, and says which dtype and device that is.
+        self.register_buffer("_like", torch.empty(0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scale rows."""
+        return ((x.to(self.centre.dtype) - self.centre) / self.scale).to(self._like.dtype)
+
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+        centre, scale = self.centre, self.scale
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if not self.centre.is_meta:
+            # Some devices have no float64.
+            dtype = torch.float32 if self._like.device.type == "mps" else torch.float64
+            self.centre, self.scale = (v.to(self._like.device, dtype) for v in (centre, scale))
+        return self
+
+    def extra_repr(self) -> str:
+        """Say how many features there are."""
+        return f"features={len(self.centre)}"
