@@ -49,11 +49,12 @@ from torch import nn
 import class_data
 import real_data
 from knotwork import SplineNetClassifier, SplineNetRegressor
+from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
-from knotwork.estimators.splinenet_base import StartTask
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build
-from knotwork.network.start.choose import kaiming, spline_start
+from knotwork.network.start.choose import StartOptions, StartTask, choose_start
+from knotwork.network.start.initial import kaiming, spline_start
 from knotwork.network.train.loop import Part, TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, SquaredError
 
@@ -124,19 +125,19 @@ def run(task: Run) -> dict[str, object]:
     test = held_out(X, 0.3, seed=1000 + task.seed)
     X_test, y_test, X, y = X[test], y[test], X[~test], y[~test]
     held = held_out(X, model.validation_fraction, task.seed)
-    weight = np.ones(len(X))
-    c = loss.coordinates(X[~held], y[~held], weight[~held])
+    sample = Sample(X, y, np.ones(len(X)))
+    training, validation = sample.take(~held), sample.take(held)
+    c = loss.coordinates(training.X, training.y, training.weight)
     widths, rule = model.hidden, activation_rule("relu")
     # Loads the compiled kernels and torch's parts, once a process.
     SplineNetRegressor(n_jobs=1, epochs=1).fit(X[:200], y[:200].ravel())
     start = time.perf_counter()
     if task.start in SPLINES:
         names = tuple(f"x{k}" for k in range(X.shape[1]))
-        rows, held_back = (X[~held], y[~held], weight[~held]), (X[held], y[held], weight[held])
-        model.set_params(max_degree=SPLINES[task.start])
-        spline = model._fit_start(StartTask(rows, held_back, False, names, widths, rule, c, loss))
+        options = StartOptions(max_degree=SPLINES[task.start], n_jobs=1)
+        spline = choose_start(StartTask(training, validation, False, names, widths, rule, c, loss), options)
         fitted = time.perf_counter() - start
-        chain = spline_start(spline, c, X[~held], widths, rule, model.fill, np.random.default_rng(task.seed))
+        chain = spline_start(spline, c, training.X, widths, rule, model.fill, np.random.default_rng(task.seed))
         net = build(chain, torch.float64)
     else:
         fitted = 0.0
@@ -149,10 +150,10 @@ def run(task: Run) -> dict[str, object]:
                 lsuv(net, torch.from_numpy(c.features(X[~held])))
     built = time.perf_counter() - start
 
-    def part(rows: np.ndarray, targets: np.ndarray) -> Part:
-        return Part.of((rows, targets, np.ones(len(rows))), loss, c, torch.device("cpu"), torch.float64)
+    def part(rows: Sample) -> Part:
+        return Part.of(rows, loss, c, torch.device("cpu"), torch.float64)
 
-    testing = part(X_test, y_test)
+    testing = part(Sample(X_test, y_test, np.ones(len(X_test))))
     unit = float(testing.y.std()) if isinstance(loss, SquaredError) else 1.0
     errors: list[float] = []
 
@@ -165,9 +166,7 @@ def run(task: Run) -> dict[str, object]:
         warmup=model.warmup if task.warmup is None else task.warmup, patience=task.patience, average=model.average,
         setback=None if task.start == "all epochs" else model.setback,
     )  # fmt: skip
-    history = fit_network(
-        net, part(X[~held], y[~held]), part(X[held], y[held]), options, seed=task.seed, loss=loss, report=report
-    )
+    history = fit_network(net, part(training), part(validation), options, seed=task.seed, loss=loss, report=report)
     return {
         "table": task.table, "seed": task.seed, "start": task.start, "rate": task.rate, "spline_seconds": fitted,
         "start_seconds": built, "validation": [problem.shown(v) for v in history.validation_loss], "test": errors,

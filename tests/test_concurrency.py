@@ -9,7 +9,7 @@ from joblib import Parallel, delayed
 from sklearn.model_selection import GridSearchCV
 
 import knotwork as kw
-from knotwork.spline.workers import Workers, thread_count
+from knotwork.compute.workers import Workers, thread_count
 
 
 def fit(seed, n_jobs=2):

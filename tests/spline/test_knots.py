@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knotwork.compute.workers import Workers
 from knotwork.spline.knots import SAMPLE, Spans, choose_candidates, default_spans
-from knotwork.spline.workers import Workers
 from tests import reference
 
 columns = st.lists(st.sampled_from(np.round(np.linspace(-2, 2, 23), 3).tolist()), min_size=4, max_size=60)

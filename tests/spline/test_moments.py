@@ -3,10 +3,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knotwork.compute.workers import LEAST_BLOCK, Workers
 from knotwork.spline.knots import Spans, choose_candidates
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import TermTable
-from knotwork.spline.workers import LEAST_BLOCK, Workers
 from tests.reference import hinge
 
 

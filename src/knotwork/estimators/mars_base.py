@@ -14,6 +14,7 @@ from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from knotwork.arrays import Floats
+from knotwork.compute.workers import thread_count
 from knotwork.data.table import TableEncoder
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_table
@@ -21,7 +22,6 @@ from knotwork.spline.fit import MAX_PARENTS, FitOptions
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Spline
 from knotwork.spline.result import Knot, SplineFit
-from knotwork.spline.workers import thread_count
 
 
 class MarsBase(TransformerMixin, Estimator):

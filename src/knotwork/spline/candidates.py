@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.compiled import compiled_reduction
+from knotwork.compute.compiled import compiled_reduction
 
 # A candidate's products with the columns of the span, and beside them its norm and its products with the residual.
 Known = tuple[Floats, float, Floats]

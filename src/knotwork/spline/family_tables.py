@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
+from knotwork.compute.compiled import compiled, compiled_reduction
 from knotwork.spline.candidates import BETTER, STRIP, Known, orthogonalise
-from knotwork.spline.compiled import compiled, compiled_reduction
 from knotwork.spline.moments.moments import ChildOpening
 
 # What is known of a strip of knots, one after the other: norms and bases of both children, their products with each

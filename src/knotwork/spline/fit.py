@@ -10,19 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
+from knotwork.compute.workers import Workers
 from knotwork.data.coordinates import Coordinates
 from knotwork.spline.forward import Step, forward
 from knotwork.spline.interactions import Interactions
-from knotwork.spline.knots import CandidateGrid, Spans, choose_candidates, default_spans
+from knotwork.spline.knots import Spans, choose_candidates, default_spans
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
 from knotwork.spline.moments.cpu import CpuRows
+from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import Hinges, Opening, TermTable
 from knotwork.spline.prune import prune
 from knotwork.spline.refit import Refit, refit
 from knotwork.spline.result import Knot, Quality, Selection, SplineFit, StandardisedSearch
 from knotwork.spline.rules import EARTH, OWN, gcv
 from knotwork.spline.scaling import Scaling, standardise, standardise_response
-from knotwork.spline.workers import Workers
 
 # Knots per feature when there are more to choose from: with the feature itself, 256 bins to a one-byte code.
 AUTO_KNOTS = 255

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.compute.compiled import compiled
 from knotwork.spline.candidates import BETTER, Candidates, Known
-from knotwork.spline.compiled import compiled
 from knotwork.spline.interactions import Families, Interactions, Move
 from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 from knotwork.spline.rules import Rules, gcv

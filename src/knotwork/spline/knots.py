@@ -10,12 +10,12 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.compiled import compiled, compiled_reduction
+from knotwork.compute.compiled import compiled, compiled_reduction
+from knotwork.compute.workers import Workers
 from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded
-from knotwork.spline.workers import Workers
+from knotwork.spline.moments.grid import CandidateGrid
 
 # Above this many rows, knots are taken from a fixed sample of them: quantiles of 65 536 rows are as good as any,
 # and sorting every column would cost as much as several passes of the search.
@@ -31,35 +31,6 @@ class Spans:
 
     minspan: int
     endspan: int
-
-
-@dataclass(frozen=True)
-class CandidateGrid:
-    """All columns the search may choose from, laid out flat.
-
-    Feature f owns the positions ``offsets[f]`` to ``offsets[f + 1]``: first the feature itself, then one hinge
-    (x − t)₊ per knot t in rising order. The same positions number the bins of a histogram over the feature: a
-    value lies in the bin of the last candidate that is not zero for it. A suffix sum over the bins is therefore
-    a sum over the rows where the candidate is active.
-
-    offsets : (d + 1,) int64
-    knots : (C,) standardised; 0 at the features' own positions
-    feature : (C,) the feature of each position
-    """
-
-    offsets: NDArray[np.int64]
-    knots: Floats
-    feature: NDArray[np.int64]
-
-    @property
-    def linear(self) -> NDArray[np.int64]:
-        """Position of each feature itself: (d,)."""
-        return self.offsets[:-1]
-
-    @property
-    def most_bins(self) -> int:
-        """Bins of the feature with most knots."""
-        return int(np.diff(self.offsets).max())
 
 
 def default_spans(n: float, d: int, minspan: int | None, endspan: int | None) -> Spans:

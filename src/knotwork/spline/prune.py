@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.compiled import compiled
+from knotwork.compute.compiled import compiled
 from knotwork.spline.forward import ForwardPass
 from knotwork.spline.rules import gcv
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from knotwork.arrays import CHUNK, Floats
-from knotwork.spline.compiled import compiled_reduction
-from knotwork.spline.workers import Workers, row_blocks
+from knotwork.compute.compiled import compiled_reduction
+from knotwork.compute.workers import Workers, row_blocks
 
 
 @dataclass(frozen=True)

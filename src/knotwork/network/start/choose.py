@@ -16,6 +16,7 @@ from scipy.special import expit
 from torch import nn
 
 from knotwork.arrays import Floats
+from knotwork.compute.workers import thread_count
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
@@ -28,7 +29,6 @@ from knotwork.spline.logits import LogitFit
 from knotwork.spline.model import Hinge, Linear, Product, Spline
 from knotwork.spline.pair_test import interacting_features
 from knotwork.spline.result import SplineFit
-from knotwork.spline.workers import thread_count
 
 # Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
 # data. Held-out rows can tell which; without them the smaller one is taken.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.compiled import compiled
+from knotwork.compute.compiled import compiled
 
 # Rows that go through a binary search at a time.
 SEARCH_TILE = 256

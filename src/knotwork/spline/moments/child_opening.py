@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from knotwork.spline.compiled import compiled
+from knotwork.compute.compiled import compiled
 from knotwork.spline.moments.bins import SEARCH_TILE as TILE
 from knotwork.spline.moments.pairs import add_pair
 

@@ -21,15 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.compiled import compiled
-from knotwork.spline.knots import CandidateGrid
+from knotwork.compute.compiled import compiled
+from knotwork.compute.workers import Workers
 from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
 from knotwork.spline.moments.child_opening import open_min, open_product
+from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable
 from knotwork.spline.moments.pairs import add_pair
 from knotwork.spline.moments.parents import ParentRows
 from knotwork.spline.moments.values import SpanValues
-from knotwork.spline.workers import Workers
 
 # Rows and columns v that stay in the nearest caches while all features pass over them.
 TILE, GROUP = 1024, 4

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.compiled import compiled, compiled_reduction
-from knotwork.spline.knots import CandidateGrid
+from knotwork.compute.compiled import compiled, compiled_reduction
+from knotwork.compute.workers import Workers, row_blocks
 from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
 from knotwork.spline.moments.children import CpuChildren
 from knotwork.spline.moments.evaluate import evaluate_term
+from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import Opening, Residual, TermTable
-from knotwork.spline.workers import Workers, row_blocks
 
 # Rows whose values and products are kept in the nearest cache while all features pass over them.
 TILE = 2048

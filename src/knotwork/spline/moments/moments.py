@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.knots import CandidateGrid
+from knotwork.spline.moments.grid import CandidateGrid
 
 # A term of the search: its hinges (feature, knot, sign), standardised. One of sign 0 is the feature itself and stands
 # alone; several of different features, in rising order, are combined by minimum or product; none is the intercept.

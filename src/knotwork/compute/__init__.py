@@ -1,0 +1,1 @@
+"""How loops run: compiled kernels and worker threads."""
