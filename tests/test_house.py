@@ -2,6 +2,7 @@
 
 import ast
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,18 @@ def test_rooms_import_each_other_one_way_only():
 
     for room in list(edges):
         visit(room)
+
+
+def test_every_room_is_on_the_map():
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    rooms = {f"{room_of(importer)}/" for importer, _ in imports() if (SOURCE / room_of(importer)).is_dir()} - {"/"}
+    missing = [room for room in sorted(rooms) if f"`{room}`" not in text]
+    assert not missing
+
+
+def test_the_walk_of_one_fit_names_files_that_are_there():
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    walk = text[text.index("## One fit") : text.index("## Rules")]
+    named = re.findall(r"`((?:\w+/)+\w+\.py)`", walk)
+    assert len(named) > 10
+    assert [name for name in named if not (SOURCE / name).exists()] == []

@@ -535,3 +535,12 @@ def test_rows_that_are_told_apart_already_hardly_move_the_network():
             kw.train(net, X, y, task=task, validation=(X, y), epochs=2, weight_decay=0.0, warmup=0.0, **ONE_STEP)
         moves.append(max(float((b - a).abs().max()) for a, b in zip(*way, strict=True)))
     assert moves[0] < 0.05 * moves[1]
+
+
+def test_a_first_layer_without_bias_is_trained_for_the_rows_that_it_will_see(data):
+    X, y = data
+    rows = X * [100.0, 1.0, 0.01, 1.0] + [1000.0, 0.0, 0.0, 5.0]
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16, bias=False), nn.ReLU(), nn.Linear(16, 1)).double()
+    history = kw.train(net, rows, y, validation=(rows, y), epochs=3, random_state=0)
+    assert history.validation_loss[history.best_epoch] == pytest.approx(np.mean((outputs(net, rows)[:, 0] - y) ** 2))
