@@ -52,7 +52,13 @@ def test_the_network_takes_raw_features_as_the_encoder_orders_them():
     with torch.no_grad():
         out = model.network_(rows).numpy()[:, 0]
     np.testing.assert_allclose(out, model.predict(X), rtol=1e-4)
-    assert model.network_[0].weight.dtype == torch.float32
+    layers = [kw.Scaling, torch.nn.Linear, torch.nn.ReLU, torch.nn.Linear, kw.Scaling]
+    for net in (model.network_, model.start_network_):
+        assert [type(m) for m in net] == layers
+        assert {p.dtype for p in net.parameters()} == {torch.float32}
+        assert {b.dtype for m in (net[0], net[-1]) for b in (m.centre, m.scale)} == {torch.float64}
+        np.testing.assert_array_equal(net[0].centre, model.coordinates_.x_centre)
+        np.testing.assert_array_equal(net[0].scale, model.coordinates_.x_scale)
     assert model.score(X, y) > 0.5
 
 
@@ -245,7 +251,7 @@ def test_units_that_the_spline_leaves_over_are_filled_as_asked(data, estimator):
     features = {}
     for fill in ("hinge", "random", "zero"):
         model = estimator(hidden=(64, 8), fill=fill, max_degree=1, epochs=1, random_state=0).fit(X, y)
-        features[fill] = np.count_nonzero(model.start_network_[0].weight.detach(), axis=1)
+        features[fill] = np.count_nonzero(model.start_network_[1].weight.detach(), axis=1)
     # The units of an additive spline read one feature each.
     assert (features["hinge"] == 1).all()
     assert set(features["random"]) == {1, 4}

@@ -51,7 +51,6 @@ TRANSPARENT = {
     "Dropout1d": [nn.Dropout1d(0.2)],
     "Identity": [nn.Identity()],
     "Flatten": [nn.Flatten()],
-    "Scaling": [kw.Scaling(np.arange(8.0), np.arange(1.0, 9.0))],
     "nested": [nn.Sequential(nn.Identity(), nn.Sequential(nn.Dropout(0.5)))],
 }
 # Activations that a function cannot do without losing what it promises, each with its own sentence.
