@@ -373,7 +373,7 @@ def far_tables(X):
     return {
         "at zero": X,
         "1e8 stds from zero": X + 1e8,
-        "1e8 stds of any scale": (X + [1e8, -1e8, 1e8, 3e7]) * [1e-6, 1.0, 1e6, 40.0],
+        "1e8 stds of any scale": (X + np.array([1e8, -1e8, 1e8, 3e7])) * [1e-6, 1.0, 1e6, 40.0],
         "unix seconds": seconds,
         "unix seconds beside others": np.column_stack([seconds[:, 0], X[:, 1:]]),
         "unix days": np.round(1.7e9 + 86400 * 100 * X),

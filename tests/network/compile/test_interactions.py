@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -16,6 +17,7 @@ from knotwork import Hinge, Linear, Min, Product, Spline, reshape
 from knotwork.data.coordinates import Coordinates
 from knotwork.errors import NetworkError
 from knotwork.network.activations import activation_rule
+from knotwork.network.chain import read_chain
 from knotwork.network.compile.balance import balance_
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import count_units, spline_units
@@ -151,6 +153,22 @@ def test_the_network_is_the_spline_between_its_scalings(case, exact):
     assert net.conversion.bound == 0
 
 
+@settings(max_examples=150)
+@given(cases(), st.sampled_from(EXACT))
+def test_single_precision_between_scalings_rounds_what_is_left_when_the_centre_is_off(case, exact):
+    activation, slope = exact
+    net = to_network(case.spline, activation=activation, fold=False, dtype=torch.float32)
+    c = read_chain(net).coordinates
+    outputs = case.spline.intercept.size
+    near = copy.copy(case)
+    near.spline = replace(
+        in_coordinates(case.spline, Coordinates.of_features(c.x_centre, np.ones_like(c.x_scale), outputs)),
+        intercept=np.abs(c.y_centre) + c.y_scale,
+    )
+    error = np.abs(run_raw(net, case.X) - case.values(case.X))
+    assert (error <= SINGLE * near.far_parts(case.X - c.x_centre, slope)).all()
+
+
 @settings(max_examples=250)
 @given(cases(terms=20, features=8, outputs=3), st.sampled_from(SMOOTH), st.booleans(), st.floats(-6, 0))
 def test_smooth_activations_stay_within_the_tolerance(case, activation, fold, share):
@@ -210,6 +228,14 @@ def test_boxed_activations_are_exact_inside_the_box(case, activation, fold):
     assert (error <= DOUBLE * case.far_parts(corner, centre=x_centre(net))).all()
     assert net.conversion.bound == 0
     np.testing.assert_array_equal(net.conversion.box, box)
+
+
+@given(cases(), st.sampled_from([activation for activation, _ in EXACT]), st.booleans())
+def test_a_network_has_the_size_that_was_counted(case, activation, fold):
+    net = to_network(case.spline, activation=activation, fold=fold)
+    widths = tuple(layer.out_features for layer in hidden_layers(net))
+    counted = kw.network_size(case.spline, activation, fold=fold).widths
+    assert tuple(max(units, 1) for units in counted) == widths
 
 
 @given(cases(), st.sampled_from([activation for activation, _ in EXACT]))

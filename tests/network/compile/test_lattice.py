@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 import knotwork as kw
-from knotwork import LatticePWL, MaxSum, network_size
+from knotwork import LatticePWL, MaxSum
 from knotwork.errors import NetworkError
 from knotwork.network.chain import evaluate
 from knotwork.network.compile import lower
@@ -21,6 +21,7 @@ from tests.pwl.cases import Case, cases
 
 # Widths and layers are counted in a folded network; tests of the scaling say fold=False.
 to_network = partial(kw.to_network, fold=True)
+network_size = partial(kw.network_size, fold=True)
 
 DOUBLE = 1e-12
 
@@ -167,6 +168,16 @@ def test_sums_of_maxima(seed, activation):
     net = to_network(f, activation=activation, dtype=torch.float64)
     np.testing.assert_allclose(run(net, X), f(X).reshape(len(X), -1), atol=1e-10)
     assert list(network_size(f, activation).widths) == hidden(net)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_a_network_with_scaling_has_the_size_that_was_counted(case):
+    net = kw.to_network(case.lattice, dtype=torch.float64)
+    size = kw.network_size(case.lattice)
+    assert list(size.widths) == hidden(net)
+    assert size == network_size(case.lattice)
+    assert (np.abs(run(net, case.X)[:, 0] - case.lattice(case.X)) <= DOUBLE * case.size).all()
 
 
 def test_oblique_hinges_take_one_unit_each():

@@ -153,7 +153,7 @@ def _scaled(
     function: Function, coordinates: Coordinates | None, rule: Activation, tolerance: float | None, box: Any
 ) -> Chain:
     """Return the chain of a function, with fixed scaling at its ends."""
-    c = _knot_coordinates(function) if coordinates is None else coordinates
+    c = scaling_of(function, coordinates)
     inner = None if tolerance is None else tolerance / c.y_scale
     sides = None if box is None else read_box(box, inputs_of(function), flat=True)
     inner_box = None if sides is None else c.features(sides)
@@ -167,8 +167,10 @@ def _scaled(
     return replace(chain, conversion=conversion)
 
 
-def _knot_coordinates(function: Function) -> Coordinates:
-    """Coordinates by the knots of a function whose data nobody remembers."""
+def scaling_of(function: Function, coordinates: Coordinates | None) -> Coordinates:
+    """Return the coordinates of a network's scaling: by the knots of a function whose data nobody remembers."""
+    if coordinates is not None:
+        return coordinates
     d, outputs = inputs_of(function), outputs_of(function)
     centre, scale = np.zeros(d), np.ones(d)
     if not isinstance(function, Spline):  # nothing says where its data lie
