@@ -39,7 +39,8 @@ def assert_same(a, b):
         assert_same(getattr(a, "conversion", None), getattr(b, "conversion", None))
         assert list(a._modules) == list(b._modules)
         assert set(a._parameters) == set(b._parameters)
-        for name in (*a._modules, *a._parameters):
+        assert list(a._buffers) == list(b._buffers)
+        for name in (*a._modules, *a._parameters, *a._buffers):
             assert_same(getattr(a, name), getattr(b, name))
     elif dataclasses.is_dataclass(a):
         for field in dataclasses.fields(a):
@@ -194,13 +195,17 @@ def test_half_precision_names_nesting_modes_and_an_empty_network(tmp_path):
 
 @pytest.mark.parametrize("activation", ["relu", "gelu", "relu6"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_converted_spline_keeps_its_frozen_prefix_and_its_record(mars, activation, dtype, tmp_path):
+def test_a_converted_spline_keeps_its_scaling_and_its_record(mars, activation, dtype, tmp_path):
     d = len(mars.spline_.feature_names)
     box = (np.zeros(d), np.full(d, 3.0)) if activation == "relu6" else None
     net = kw.to_network(mars, activation=activation, fold=False, box=box).to(dtype)
-    assert not net[0].weight.requires_grad
+    assert [type(m) for m in (net[0], net[-1])] == [kw.Scaling, kw.Scaling]
     again = there_and_back(net, tmp_path)
     assert_same(again, net)
+    assert {b.dtype for m in (again[0], again[-1]) for b in (m.centre, m.scale)} == {torch.float64}
+    rows = torch.rand(20, d, dtype=torch.float64)
+    assert again(rows).dtype == dtype
+    assert torch.equal(again(rows), net(rows))
     assert isinstance(again.conversion, Conversion)
 
 

@@ -52,7 +52,13 @@ def test_the_network_takes_raw_features_as_the_encoder_orders_them():
     with torch.no_grad():
         out = model.network_(rows).numpy()[:, 0]
     np.testing.assert_allclose(out, model.predict(X), rtol=1e-4)
-    assert model.network_[0].weight.dtype == torch.float32
+    layers = [kw.Scaling, torch.nn.Linear, torch.nn.ReLU, torch.nn.Linear, kw.Scaling]
+    for net in (model.network_, model.start_network_):
+        assert [type(m) for m in net] == layers
+        assert {p.dtype for p in net.parameters()} == {torch.float32}
+        assert {b.dtype for m in (net[0], net[-1]) for b in (m.centre, m.scale)} == {torch.float64}
+        np.testing.assert_array_equal(net[0].centre, model.coordinates_.x_centre)
+        np.testing.assert_array_equal(net[0].scale, model.coordinates_.x_scale)
     assert model.score(X, y) > 0.5
 
 
@@ -245,7 +251,7 @@ def test_units_that_the_spline_leaves_over_are_filled_as_asked(data, estimator):
     features = {}
     for fill in ("hinge", "random", "zero"):
         model = estimator(hidden=(64, 8), fill=fill, max_degree=1, epochs=1, random_state=0).fit(X, y)
-        features[fill] = np.count_nonzero(model.start_network_[0].weight.detach(), axis=1)
+        features[fill] = np.count_nonzero(model.start_network_[1].weight.detach(), axis=1)
     # The units of an additive spline read one feature each.
     assert (features["hinge"] == 1).all()
     assert set(features["random"]) == {1, 4}
@@ -359,3 +365,54 @@ def test_every_parameter_of_the_search_is_heard(data):
     assert spline(ridge=1.0).terms == plain.terms
     assert np.abs(spline(ridge=1.0).coef).sum() < 0.8 * np.abs(plain.coef).sum()
     assert any(isinstance(term, kw.Min) for term in spline(max_degree=2).terms)
+
+
+def far_tables(X):
+    """The same four columns in places where single precision cannot tell their rows apart."""
+    seconds = 1.7e9 + 30 * X  # Unix seconds of a few minutes
+    return {
+        "at zero": X,
+        "1e8 stds from zero": X + 1e8,
+        "1e8 stds of any scale": (X + np.array([1e8, -1e8, 1e8, 3e7])) * [1e-6, 1.0, 1e6, 40.0],
+        "unix seconds": seconds,
+        "unix seconds beside others": np.column_stack([seconds[:, 0], X[:, 1:]]),
+        "unix days": np.round(1.7e9 + 86400 * 100 * X),
+    }
+
+
+FAR_TABLES = list(far_tables(np.zeros((1, 4))))
+
+
+@pytest.mark.parametrize("table", FAR_TABLES)
+@pytest.mark.parametrize("far_response", [False, True])
+def test_the_history_tells_the_truth_wherever_the_columns_lie(data, table, far_response):
+    X, y = data
+    X, y = far_tables(X)[table], y + 1e8 * far_response
+    model = kw.SplineNetRegressor(hidden=(32, 16), epochs=15, random_state=0).fit(X, y)
+    held = held_out_rows(X)
+    variance = np.var(y[held])
+    told = 1 - model.history_.validation_loss[model.history_.best_epoch] / variance
+    assert told > 0.5
+    assert 1 - np.mean((model.predict(X[held]) - y[held]) ** 2) / variance == pytest.approx(told, abs=1e-5)
+    at_first = 1 - model.history_.validation_loss[0] / variance
+    assert 1 - np.mean((model.spline_(X[held]) - y[held]) ** 2) / variance == pytest.approx(at_first, abs=1e-5)
+    if not far_response:  # single precision cannot hold such a response
+        for net, r2 in ((model.network_, told), (model.start_network_, at_first)):
+            with torch.no_grad():
+                out = net(torch.tensor(X[held])).double().numpy()[:, 0]
+            assert 1 - np.mean((out - y[held]) ** 2) / variance == pytest.approx(r2, abs=1e-5)
+
+
+@pytest.mark.parametrize("far", ["1e8 stds from zero", "unix seconds"])
+def test_columns_far_from_zero_survive_pickling_saving_and_conversion(data, far, tmp_path):
+    X, y = data
+    X = far_tables(X)[far]
+    model = kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0).fit(X, y)
+    expected = model.predict(X)
+    kw.save(model, tmp_path)
+    for again in (pickle.loads(pickle.dumps(model)), kw.load(tmp_path)):
+        np.testing.assert_array_equal(again.predict(X), expected)
+    with torch.no_grad():
+        for dtype, limit in ((torch.float32, 1e-5), (torch.float64, 1e-9)):
+            out = kw.to_network(model, dtype=dtype)(torch.tensor(X)).double().numpy()[:, 0]
+            np.testing.assert_allclose(out, expected, atol=limit * y.std())

@@ -12,6 +12,7 @@ import knotwork as kw
 from knotwork.data.split import held_out
 from knotwork.network.start import choose
 from knotwork.network.start.choose import CLASS_RIDGES
+from tests.estimators.test_splinenet import FAR_TABLES, far_tables
 
 
 @parametrize_with_checks([kw.SplineNetClassifier(hidden=(16,), epochs=20)])
@@ -238,3 +239,21 @@ def test_many_classes_are_not_asked_for_interactions_unless_told():
     for degree, pairs in (("auto", False), (2, True)):
         spline = kw.SplineNetClassifier(max_degree=degree, epochs=0, random_state=0).fit(X, y).spline_
         assert any(len(term.features) == 2 for term in spline.terms) == pairs
+
+
+@pytest.mark.parametrize("table", FAR_TABLES)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_history_tells_the_truth_wherever_the_columns_lie(data, table, classes):
+    X, y = data
+    X, y = far_tables(X)[table], y if classes == 3 else y == "low"
+    model = kw.SplineNetClassifier(hidden=(32, 16), epochs=15, random_state=0).fit(X, y)
+    held = held_out(X, 0.15, int(np.random.RandomState(0).randint(2**31 - 1)))
+    told = model.history_.validation_loss[model.history_.best_epoch]
+    share = np.unique(y[held], return_counts=True)[1] / held.sum()
+    assert told < 0.9 * -(share * np.log(share)).sum()
+    assert log_loss(model, X[held], y[held]) == pytest.approx(told, abs=1e-5)
+    for net, loss in ((model.network_, told), (model.start_network_, model.history_.validation_loss[0])):
+        with torch.no_grad():
+            logits = net(torch.tensor(X[held])).double().numpy()
+        logits = np.hstack([np.zeros_like(logits), logits]) if classes == 2 else logits
+        assert log_loss(model, X[held], y[held], logits) == pytest.approx(loss, abs=1e-5)

@@ -13,6 +13,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.errors import NetworkError
 from knotwork.export import export_torch
 from knotwork.network.chain import build, evaluate, read_chain
+from knotwork.pwl.through import in_coordinates
 
 ROWS = np.random.default_rng(0).normal(size=(40, 3))
 y = ROWS[:, :1] ** 2
@@ -137,17 +138,59 @@ def test_layers_out_of_order_are_refused_with_one_sentence(layers, tmp_path):
             function(nn.Sequential(*copy.deepcopy(layers)).double(), tmp_path)
 
 
-def test_linear_layers_in_a_row_are_one_but_for_a_frozen_one_in_front():
+@pytest.mark.parametrize("frozen", [False, True])
+def test_linear_layers_in_a_row_are_one(frozen):
     net = nn.Sequential(nn.Linear(3, 5), nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 2), nn.Linear(2, 1)).double()
-    assert read_chain(net).widths == (4,)
-    assert read_chain(net).prefix is None
-    np.testing.assert_allclose(evaluate(read_chain(net), ROWS), run(net), rtol=1e-12)
-    net[0].requires_grad_(False)
+    net[0].requires_grad_(not frozen)
     chain = read_chain(net)
-    assert chain.prefix is not None
+    assert chain.widths == (4,)
+    assert chain.scaling is None
+    assert chain.folded() is chain
     np.testing.assert_allclose(evaluate(chain, ROWS), run(net), rtol=1e-12)
-    assert not build(chain)[0].weight.requires_grad
-    np.testing.assert_allclose(evaluate(chain.without_prefix(), ROWS), run(net), rtol=1e-12)
+    np.testing.assert_allclose(run(build(chain, torch.float64)), run(net), rtol=1e-12)
+
+
+def scaled(*ends, between=()):
+    """A network with Scalings in front, before the activation and at the end."""
+    first, last = ends
+    torch.manual_seed(0)
+    layers = [*first, nn.Linear(3, 4), *between, nn.ReLU(), nn.Linear(4, 2), *last]
+    return nn.Sequential(*layers).double()
+
+
+X_SCALING, H_SCALING = kw.Scaling([1.0, -2, 3], [2.0, 0.5, 4]), kw.Scaling([0.1, 0, 0, -1], [1, 2, 3, 4.0])
+Y_SCALING, OWN_SCALES = kw.Scaling([-5.0, 7], [0.25, 0.25]), kw.Scaling([-5.0, 7], [0.25, 0.5])
+
+
+@pytest.mark.parametrize(
+    ("net", "x", "y"),
+    [
+        (scaled([], []), False, False),
+        (scaled([X_SCALING], []), True, False),
+        (scaled([], [Y_SCALING]), False, True),
+        (scaled([X_SCALING], [Y_SCALING]), True, True),
+        (scaled([X_SCALING], [Y_SCALING], between=[H_SCALING]), True, True),
+        (scaled([X_SCALING, X_SCALING], [Y_SCALING, Y_SCALING]), True, True),
+        (scaled([X_SCALING], [OWN_SCALES]), True, False),  # responses share one scale, so this joins the last layer
+        (scaled([nn.Identity(), X_SCALING], [nn.Dropout(), Y_SCALING]).eval(), True, True),
+    ],
+)
+def test_a_scaling_at_either_end_is_the_chain_s_and_others_join_a_map(net, x, y):
+    chain = read_chain(net)
+    assert chain.widths == (4,)
+    c = chain.coordinates
+    assert (chain.scaling is not None) == (x or y)
+    np.testing.assert_array_equal(c.x_centre, X_SCALING.centre if x else np.zeros(3))
+    np.testing.assert_array_equal(c.x_scale, X_SCALING.scale if x else np.ones(3))
+    np.testing.assert_array_equal(c.y_centre, [20, -28] if y else np.zeros(2))
+    assert c.y_scale == (4 if y else 1)
+    folded = chain.folded()
+    assert folded.scaling is None
+    for made in (chain, folded, chain.in_coordinates(c).with_scaling(c)):
+        np.testing.assert_allclose(evaluate(made, ROWS), run(net), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(run(build(made, torch.float64)), run(net), rtol=1e-12, atol=1e-12)
+    inside = chain.in_coordinates(c)
+    np.testing.assert_allclose(evaluate(inside, c.features(ROWS)), c.responses(run(net)), rtol=1e-12, atol=1e-12)
 
 
 def test_a_layer_that_stands_in_two_places_counts_twice():
@@ -205,6 +248,6 @@ def test_functions_of_every_kind_have_the_same_algebra():
         kw.LatticePWL(theta, [[(0, 1), (2, 3)], [(4,), (0, 2)]]),
         kw.MaxSum(theta, [(0, 1), (2, 3, 4)], rng.normal(size=(2, 2)), rng.normal(size=(2, 4))),
     ):
-        g = f.in_coordinates(c)
+        g = in_coordinates(f, c)
         np.testing.assert_allclose(g(c.features(ROWS)), c.responses(f(ROWS)), rtol=1e-12, atol=1e-12)
-        np.testing.assert_allclose(g.in_coordinates(c.inverse)(ROWS), f(ROWS), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(in_coordinates(g, c.inverse)(ROWS), f(ROWS), rtol=1e-12, atol=1e-12)

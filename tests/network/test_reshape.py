@@ -1,4 +1,5 @@
 import copy
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,9 +9,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 import knotwork as kw
-from knotwork import Hinge, Linear, Spline, deepen, reshape, to_network, widen
+from knotwork import Hinge, Linear, Spline, deepen, reshape, widen
 from knotwork.errors import NetworkError
 from tests.network.compile.test_convert import DOUBLE, SINGLE, cases, run
+
+# Layers are found by their places in a folded network; tests of the scaling say fold=False.
+to_network = partial(kw.to_network, fold=True)
 
 CARRYING = ["relu", "leaky_relu", nn.LeakyReLU(-0.4), nn.LeakyReLU(2.0), "prelu", "silu", "gelu", "softplus"]
 STUCK = [("elu", None), ("relu6", (-10, 10)), ("hardtanh", (-10, 10))]
@@ -18,11 +22,18 @@ SOFTPLUS_LINE = np.exp(-20.0)
 
 
 def size_of_parts(net, X):
-    """Size of what a network with one hidden layer adds up: |out|·(|weight|·|x| + |bias|) + |output bias|."""
-    x = torch.tensor(X, dtype=torch.float64).abs()
-    *affine, hidden, _, output = net
-    for layer in (*affine, hidden, output):
-        x = x @ layer.weight.detach().double().abs().T + layer.bias.detach().double().abs()
+    """Size of what a network with one hidden layer adds up: |out|·(|weight|·|x| + |bias|) + |output bias|.
+
+    With scaling, x has its centre taken off, and the centre of the responses comes on top.
+    """
+    x = torch.tensor(X, dtype=torch.float64)
+    for layer in net:
+        if isinstance(layer, kw.Scaling) and layer is net[0]:
+            x = (x - layer.centre) / layer.scale
+        elif isinstance(layer, kw.Scaling):
+            x = (x + layer.centre.abs()) / layer.scale
+        elif isinstance(layer, nn.Linear):
+            x = x.abs() @ layer.weight.detach().double().abs().T + layer.bias.detach().double().abs()
     return x.numpy()
 
 
@@ -31,7 +42,11 @@ def states_equal(first, second):
 
 
 def hidden_layers(net):
-    return [m for m in net if isinstance(m, nn.Linear) and m.weight.requires_grad][:-1]
+    return [m for m in net if isinstance(m, nn.Linear)][:-1]
+
+
+def scalings(net):
+    return [m for m in net if isinstance(m, kw.Scaling)]
 
 
 def simple():
@@ -63,15 +78,16 @@ def test_growth_leaves_the_function_the_dtype_and_the_old_network_alone(growth):
     grown = reshape(net, widths, fill=fill, X=X, random_state=0)
     assert states_equal(net.state_dict(), before)
     linears = [m for m in grown if isinstance(m, nn.Linear)]
-    frozen = [m for m in linears if not m.weight.requires_grad]
-    assert [m.out_features for m in linears if m not in frozen] == [*widths, case.spline.intercept.size]
-    assert len(frozen) == len([p for p in net.parameters() if not p.requires_grad]) / 2
-    assert all(states_equal(m.state_dict(), net[0].state_dict()) for m in frozen)
+    assert [m.out_features for m in linears] == [*widths, case.spline.intercept.size]
+    assert all(p.requires_grad for p in grown.parameters())
+    for new, old in zip(scalings(grown), scalings(net), strict=True):
+        np.testing.assert_allclose(new.centre, old.centre, rtol=1e-15)
+        np.testing.assert_allclose(new.scale, old.scale, rtol=1e-15)
     assert {p.dtype for p in grown.parameters()} == {p.dtype for p in net.parameters()}
     assert {type(m) for m in grown} == {type(m) for m in net}
 
     added = len(widths) - 1
-    curve = isinstance(net[-2], nn.Softplus)
+    curve = any(isinstance(m, nn.Softplus) for m in net)
     assert grown.conversion.bound == net.conversion.bound + curve * added * SOFTPLUS_LINE
     precision = DOUBLE if next(net.parameters()).dtype == torch.float64 else 4 * SINGLE
     points = case.X if precision == DOUBLE else case.X.astype(np.float32).astype(np.float64)
@@ -158,11 +174,21 @@ def test_slopes_that_differ_between_layers_are_kept():
     np.testing.assert_allclose(run(grown, x), run(net, x), rtol=1e-12, atol=1e-15)
 
 
-def test_an_affine_layer_stays_frozen_or_trained_as_it_was():
-    net = to_network(Spline((Hinge(0, 10.0, 1), Hinge(0, 20.0, -1)), [2.0], [[3.0], [1.0]], ("x",)), fold=False)
-    assert [p.requires_grad for p in reshape(net, (4, 4)).parameters()] == [False] * 2 + [True] * 6
-    net[0].requires_grad_(True)
-    assert all(p.requires_grad for p in reshape(net, (4, 4)).parameters())
+def test_the_scaling_stays_as_it_was_and_a_frozen_layer_joins_the_next():
+    spline = Spline((Hinge(0, 10.0, 1), Hinge(0, 20.0, -1)), [2.0], [[3.0], [1.0]], ("x",))
+    net = to_network(spline, fold=False)
+    grown = reshape(net, (4, 4))
+    assert [type(m) for m in grown[::6]] == [kw.Scaling, kw.Scaling]
+    assert states_equal(grown[0].state_dict(), net[0].state_dict())
+    assert [p.requires_grad for p in grown.parameters()] == [True] * 6
+    front = nn.Linear(1, 1).requires_grad_(False)
+    frozen = reshape(nn.Sequential(front, *to_network(spline)).double(), (4, 4))
+    assert [p.requires_grad for p in frozen.parameters()] == [True] * 6
+    assert [type(m) for m in frozen] == [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
+    x = np.linspace(-50, 50, 101)[:, None]
+    with torch.no_grad():
+        inner = front(torch.tensor(x)).numpy()
+    np.testing.assert_allclose(run(frozen, x)[:, 0], spline(inner), rtol=1e-13, atol=1e-13)
 
 
 def test_growth_is_reproducible_and_leaves_the_generators_of_torch_alone():
@@ -262,9 +288,10 @@ def train(net, X, y, steps=200):
 
 def added_units(net, grown, values):
     """For each hidden layer: the values (by name of parameter) into its added units, and out of them."""
-    names = [name for name, m in grown.named_children() if isinstance(m, nn.Linear) and m.weight.requires_grad]
+    names = [name for name, m in grown.named_children() if isinstance(m, nn.Linear)]
     old = [layer.out_features for layer in hidden_layers(net)]
-    old += [2 * net[-1].out_features] * (len(names) - 1 - len(old))
+    outputs = [m for m in net if isinstance(m, nn.Linear)][-1].out_features
+    old += [2 * outputs] * (len(names) - 1 - len(old))
     for first, second, unit in zip(names, names[1:], old, strict=False):
         into = torch.cat([values[f"{first}.weight"], values[f"{first}.bias"][:, None]], dim=1)
         yield into[unit:], values[f"{second}.weight"].T[unit:]

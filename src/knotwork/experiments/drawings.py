@@ -33,7 +33,8 @@ def structure(path: Path, data: str) -> list[Path]:
     spline = small_spline(data, 9)
     x, _, names = load_matrix(data)
     own = count_units(spline)[0]
-    net = reshape(to_network(spline, dtype=torch.float64), (own + 6, 8, 8), X=x, fill="hinge", random_state=0)
+    folded = to_network(spline, fold=True, dtype=torch.float64)
+    net = reshape(folded, (own + 6, 8, 8), X=x, fill="hinge", random_state=0)
     layers = [layer for layer in net if isinstance(layer, nn.Linear)]
     titles = (f"hidden layer 1\n{own} units of the spline, 6 new", "hidden layer 2\nthe sum: R(f), R(−f)",
               "hidden layer 3\ncarried on", "output\nf = R(f) − R(−f)")  # fmt: skip
@@ -82,7 +83,7 @@ def _patches(*entries: tuple[str, str]) -> list[Any]:
 def worked_example(path: Path, data: str, terms: int = 6) -> list[Path]:
     """A handful of terms and their network with every weight."""
     spline = small_spline(data, terms)
-    net = to_network(spline, dtype=torch.float64)
+    net = to_network(spline, fold=True, dtype=torch.float64)
     first, last = net[0], net[-1]
     assert isinstance(first, nn.Linear)
     assert isinstance(last, nn.Linear)

@@ -48,7 +48,9 @@ class Scaling(nn.Module):
         if not self.centre.is_meta:
             # Some devices have no float64.
             dtype = torch.float32 if self._like.device.type == "mps" else torch.float64
-            self.centre, self.scale = (v.to(self._like.device, dtype) for v in (centre, scale))
+            # On the meta device there were no numbers to keep.
+            kept = (self.centre, self.scale) if centre.is_meta else (centre, scale)
+            self.centre, self.scale = (v.to(self._like.device, dtype) for v in kept)
         return self
 
     def extra_repr(self) -> str:

@@ -1,3 +1,5 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -7,9 +9,13 @@ from sklearn.linear_model import LinearRegression
 from torch import nn
 
 import knotwork as kw
-from knotwork import Hinge, Linear, Spline, to_network
+from knotwork import Hinge, Linear, Spline
 from knotwork.errors import DataError, NetworkError
+from knotwork.network.chain import read_chain
 from knotwork.network.compile.units import count_units
+
+# What the layers of a network hold is easiest to say of a folded one; tests of the scaling say fold=False.
+to_network = partial(kw.to_network, fold=True)
 
 DOUBLE, SINGLE = 1e-12, 1e-6
 
@@ -95,6 +101,17 @@ def run(net, X):
         return net(torch.tensor(X, dtype=dtype)).double().numpy()
 
 
+def run_raw(net, X):
+    """Run on float64 rows, whatever the network's dtype: its Scaling takes them."""
+    with torch.no_grad():
+        return net(torch.tensor(X)).double().numpy()
+
+
+def x_centre(net):
+    """What a network takes off its features: 0 if it is folded."""
+    return net[0].centre.numpy() if isinstance(net[0], kw.Scaling) else 0.0
+
+
 def leaky(slope):
     """Sizes of the units that make a hinge and a line."""
 
@@ -134,18 +151,34 @@ def test_the_network_is_the_spline_in_single_precision(case, exact):
 
 @settings(max_examples=250)
 @given(cases(), st.sampled_from(EXACT))
-def test_the_network_is_the_spline_behind_an_affine_layer(case, exact):
+def test_the_network_is_the_spline_between_its_scalings(case, exact):
     activation, slope = exact
     net = to_network(case.spline, activation=activation, fold=False, dtype=torch.float64)
-    affine = net[0]
-    assert not any(p.requires_grad for p in affine.parameters())
-    assert all(p.requires_grad for p in net[1:].parameters())
-    scale = 1 / affine.weight.diagonal().numpy()
-    assert torch.equal(affine.weight, torch.diag(affine.weight.diagonal()))
-    centre = -affine.bias.numpy() * scale
+    assert [type(m) for m in net[::4]] == [kw.Scaling, kw.Scaling]
+    assert not list(net[0].parameters()) + list(net[-1].parameters())
+    assert all(p.requires_grad for p in net.parameters())
+    assert len(list(net[1:-1].parameters())) == len(list(net.parameters()))
     error = np.abs(run(net, case.X) - case.values(case.X))
     loss = (1 + abs(slope)) * max(1, abs(slope)) / abs(1 - slope**2)
-    assert (error <= DOUBLE * loss * case.far_parts(case.X, centre)).all()
+    assert (error <= DOUBLE * loss * case.far_parts(case.X, x_centre(net))).all()
+    assert net.conversion.bound == 0
+    assert net.conversion.box is None
+
+
+@settings(max_examples=250)
+@given(cases(), st.sampled_from(EXACT))
+def test_single_precision_between_scalings_rounds_what_is_left_when_the_centre_is_off(case, exact):
+    activation, slope = exact
+    net = to_network(case.spline, activation=activation, fold=False, dtype=torch.float32)
+    c = read_chain(net).scaling
+    size = np.abs(c.y_centre) + c.y_scale + np.zeros((len(case.X), 1))
+    for term, beta in zip(case.spline.terms, case.spline.coef, strict=True):
+        centre = c.x_centre[term.feature]
+        knot = abs(term.knot - centre) if isinstance(term, Hinge) else 0.0
+        size = size + (np.abs(case.X[:, term.feature] - centre) + knot)[:, None] * np.abs(beta)
+    error = np.abs(run_raw(net, case.X) - case.values(case.X))
+    loss = (1 + abs(slope)) * max(1, abs(slope)) / abs(1 - slope**2)
+    assert (error <= SINGLE * loss * size).all()
 
 
 @settings(max_examples=250)
@@ -154,9 +187,8 @@ def test_smooth_activations_stay_within_the_tolerance(case, activation, fold, sh
     tolerance = float(10**share * case.parts(case.inside, *leaky(0)).max())
     net = to_network(case.spline, activation=activation, tolerance=tolerance, fold=fold, dtype=torch.float64)
     assert net.conversion.bound <= tolerance
-    centre = 0.0 if fold else (net[0].bias / net[0].weight.diagonal()).numpy()
     error = np.abs(run(net, case.X) - case.values(case.X))
-    assert (error <= net.conversion.bound + DOUBLE * case.far_parts(case.X, centre)).all()
+    assert (error <= net.conversion.bound + DOUBLE * case.far_parts(case.X, x_centre(net))).all()
 
 
 @pytest.mark.parametrize("activation", SMOOTH)
@@ -195,8 +227,7 @@ def test_boxed_activations_are_exact_inside_the_box(case, activation, fold):
     X = np.concatenate([box, case.rng.uniform(least, greatest, (20, len(least)))])
     error = np.abs(run(net, X) - case.values(X))
     corner = np.maximum(np.abs(least), np.abs(greatest))[None]
-    centre = 0.0 if fold else (net[0].bias / net[0].weight.diagonal()).numpy()
-    assert (error <= DOUBLE * case.far_parts(corner, centre)).all()
+    assert (error <= DOUBLE * case.far_parts(corner, x_centre(net))).all()
     assert net.conversion.bound == 0
     np.testing.assert_array_equal(net.conversion.box, box)
 
@@ -389,12 +420,26 @@ def test_abalone_from_the_frame_to_the_network(abalone, activation, fold):
     np.testing.assert_allclose(run(net, encoded)[:, 0], expected, atol=1e-6 * size, rtol=0)
 
 
-def test_the_affine_layer_of_an_estimator_standardises_its_training_rows(abalone):
-    table, _, model = abalone
+def test_the_scalings_of_an_estimator_standardise_its_training_rows(abalone):
+    table, y, model = abalone
     encoded = np.asarray(model.encoder_.encode(table), dtype=np.float64)
-    standard = run(to_network(model, fold=False, dtype=torch.float64)[:1], encoded)
+    net = to_network(model, fold=False, dtype=torch.float64)
+    standard = net[0](torch.from_numpy(encoded)).numpy()
     np.testing.assert_allclose(standard.mean(axis=0), 0, atol=1e-9)
     np.testing.assert_allclose(standard.std(axis=0), 1, atol=1e-9)
+    back = net[-1](torch.tensor([[0.0], [1.0]], dtype=torch.float64)).numpy()[:, 0]
+    np.testing.assert_allclose(back, [np.mean(y), np.mean(y) + np.std(y)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_default_is_not_folded(abalone, dtype):
+    spline = Spline((Hinge(0, 1.0, 1),), [2.0], [[3.0]], ("x",))
+    for model in (spline, abalone[2]):
+        net = kw.to_network(model, dtype=dtype)
+        assert type(net) is nn.Sequential
+        assert [type(m) for m in net] == [kw.Scaling, nn.Linear, nn.ReLU, nn.Linear, kw.Scaling]
+        assert {p.dtype for p in net.parameters()} == {dtype}
+        assert all(p.requires_grad for p in net.parameters())
 
 
 def test_several_responses_of_an_estimator(abalone):

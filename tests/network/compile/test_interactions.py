@@ -2,6 +2,8 @@
 
 import copy
 import itertools
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,16 +13,21 @@ from hypothesis import strategies as st
 from torch import nn
 
 import knotwork as kw
-from knotwork import Hinge, Linear, Min, Product, Spline, reshape, to_network
+from knotwork import Hinge, Linear, Min, Product, Spline, reshape
 from knotwork.data.coordinates import Coordinates
 from knotwork.errors import NetworkError
 from knotwork.network.activations import activation_rule
+from knotwork.network.chain import read_chain
 from knotwork.network.compile.balance import balance_
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import count_units, spline_units
-from tests.network.compile.test_convert import BOXED, DOUBLE, EXACT, SINGLE, SMOOTH, run
+from knotwork.pwl.through import in_coordinates
+from tests.network.compile.test_convert import BOXED, DOUBLE, EXACT, SINGLE, SMOOTH, run, run_raw, x_centre
 from tests.network.test_reshape import CARRYING, activity, added_units, hidden_layers, states_equal, train
 from tests.test_io import assert_same
+
+# Layers are found by their places in a folded network; tests of the scaling say fold=False.
+to_network = partial(kw.to_network, fold=True)
 
 
 class Case:
@@ -135,13 +142,31 @@ def test_the_network_is_the_spline_in_single_precision(case, exact):
 
 @settings(max_examples=150)
 @given(cases(), st.sampled_from(EXACT))
-def test_the_network_is_the_spline_behind_an_affine_layer(case, exact):
+def test_the_network_is_the_spline_between_its_scalings(case, exact):
     activation, slope = exact
     net = to_network(case.spline, activation=activation, fold=False, dtype=torch.float64)
-    assert not any(p.requires_grad for p in net[0].parameters())
-    centre = (net[0].bias / net[0].weight.diagonal()).numpy()
+    assert isinstance(net[0], kw.Scaling)
+    assert isinstance(net[-1], kw.Scaling)
+    assert all(p.requires_grad for p in net.parameters())
     error = np.abs(run(net, case.X) - case.values(case.X))
-    assert (error <= DOUBLE * case.far_parts(case.X, slope, centre)).all()
+    assert (error <= DOUBLE * case.far_parts(case.X, slope, x_centre(net))).all()
+    assert net.conversion.bound == 0
+
+
+@settings(max_examples=150)
+@given(cases(), st.sampled_from(EXACT))
+def test_single_precision_between_scalings_rounds_what_is_left_when_the_centre_is_off(case, exact):
+    activation, slope = exact
+    net = to_network(case.spline, activation=activation, fold=False, dtype=torch.float32)
+    c = read_chain(net).coordinates
+    outputs = case.spline.intercept.size
+    near = copy.copy(case)
+    near.spline = replace(
+        in_coordinates(case.spline, Coordinates.of_features(c.x_centre, np.ones_like(c.x_scale), outputs)),
+        intercept=np.abs(c.y_centre) + c.y_scale,
+    )
+    error = np.abs(run_raw(net, case.X) - case.values(case.X))
+    assert (error <= SINGLE * near.far_parts(case.X - c.x_centre, slope)).all()
 
 
 @settings(max_examples=250)
@@ -150,9 +175,8 @@ def test_smooth_activations_stay_within_the_tolerance(case, activation, fold, sh
     tolerance = float(10**share * case.near_parts(case.inside).max())
     net = to_network(case.spline, activation=activation, tolerance=tolerance, fold=fold, dtype=torch.float64)
     assert net.conversion.bound <= tolerance
-    centre = 0.0 if fold else (net[0].bias / net[0].weight.diagonal()).numpy()
     error = np.abs(run(net, case.X) - case.values(case.X))
-    assert (error <= net.conversion.bound + DOUBLE * case.far_parts(case.X, centre=centre)).all()
+    assert (error <= net.conversion.bound + DOUBLE * case.far_parts(case.X, centre=x_centre(net))).all()
 
 
 @given(cases(terms=20, features=8, outputs=3), st.sampled_from(SMOOTH))
@@ -201,10 +225,17 @@ def test_boxed_activations_are_exact_inside_the_box(case, activation, fold):
     X = np.concatenate([box, corners, case.rng.uniform(least, greatest, (20, len(least)))])
     error = np.abs(run(net, X) - case.values(X))
     corner = np.maximum(np.abs(least), np.abs(greatest))[None]
-    centre = 0.0 if fold else (net[0].bias / net[0].weight.diagonal()).numpy()
-    assert (error <= DOUBLE * case.far_parts(corner, centre=centre)).all()
+    assert (error <= DOUBLE * case.far_parts(corner, centre=x_centre(net))).all()
     assert net.conversion.bound == 0
     np.testing.assert_array_equal(net.conversion.box, box)
+
+
+@given(cases(), st.sampled_from([activation for activation, _ in EXACT]), st.booleans())
+def test_a_network_has_the_size_that_was_counted(case, activation, fold):
+    net = to_network(case.spline, activation=activation, fold=fold)
+    widths = tuple(layer.out_features for layer in hidden_layers(net))
+    counted = kw.network_size(case.spline, activation, fold=fold).widths
+    assert tuple(max(units, 1) for units in counted) == widths
 
 
 @given(cases(), st.sampled_from([activation for activation, _ in EXACT]))
@@ -301,10 +332,10 @@ def test_other_units_of_the_data_make_the_same_function(case):
     scale = 2.0 ** case.rng.integers(-20, 20, len(case.scale))
     outputs = case.spline.intercept.size
     c = Coordinates(np.zeros_like(scale), scale, np.zeros(outputs), 4.0)
-    inner = case.spline.in_coordinates(c)
+    inner = in_coordinates(case.spline, c)
     np.testing.assert_array_equal(inner(case.X / scale), case.spline(case.X) / 4)
-    assert inner.in_coordinates(c.inverse) == case.spline
-    shifted = case.spline.in_coordinates(Coordinates.of_features(centre, scale, outputs))
+    assert in_coordinates(inner, c.inverse) == case.spline
+    shifted = in_coordinates(case.spline, Coordinates.of_features(centre, scale, outputs))
     error = np.abs(shifted((case.X - centre) / scale).reshape(len(case.X), -1) - case.values(case.X))
     assert (error <= DOUBLE * case.far_parts(case.X, centre=centre)).all()
     for old, new in zip(case.spline.terms, shifted.terms, strict=True):
@@ -317,7 +348,7 @@ def test_products_in_other_units_are_the_same_function():
     centre, scale = np.array([1.0, -2, 0, 4]), np.array([2.0, 0.25, 1, 8])
     X = np.random.default_rng(0).normal(size=(50, 4)) * 5
     c = Coordinates.of_features(centre, scale, 1)
-    np.testing.assert_allclose(spline.in_coordinates(c)(c.features(X)), spline(X), rtol=1e-12)
+    np.testing.assert_allclose(in_coordinates(spline, c)(c.features(X)), spline(X), rtol=1e-12)
 
 
 @st.composite
@@ -341,13 +372,11 @@ def test_growth_leaves_the_function_alone(growth):
     case, net, widths, fill, X = growth
     grown = reshape(net, widths, fill=fill, X=X, random_state=0)
     assert tuple(layer.out_features for layer in hidden_layers(grown)) == widths
-    rule = activation_rule(net[-2])
+    rule = activation_rule(next(m for m in net if not isinstance(m, (kw.Scaling, nn.Linear))))
     slope = rule.away / rule.towards
     double = next(net.parameters()).dtype == torch.float64
     points = case.X if double else case.X.astype(np.float32).astype(np.float64)
-    folded = net[0].weight.requires_grad
-    centre = 0.0 if folded else (net[0].bias / net[0].weight.diagonal()).double().numpy()
-    size = case.far_parts(points, slope, centre) * loss(slope) ** (len(widths) - case.layers)
+    size = case.far_parts(points, slope, x_centre(net)) * loss(slope) ** (len(widths) - case.layers)
     carried = isinstance(rule.module, nn.Softplus) * (len(widths) - case.layers)  # values that are not small cancel
     allowed = grown.conversion.bound + (DOUBLE if double else 4 * SINGLE) * (size + carried)
     assert (np.abs(run(grown, points) - case.values(points)) <= allowed).all()
@@ -372,7 +401,7 @@ def test_balancing_for_training_changes_no_bit(case, activation, fold):
     before = run(net, case.X)
     balance_(net)
     np.testing.assert_array_equal(run(net, case.X), before)
-    for first, second in itertools.pairwise([*hidden_layers(net), net[-1]]):
+    for first, second in itertools.pairwise([m for m in net if isinstance(m, nn.Linear)]):
         inward, outward = first.weight.abs().amax(dim=1), second.weight.abs().amax(dim=0)
         ratio = (inward / outward)[(inward > 0) & (outward > 0)]
         assert ((ratio >= 0.49) & (ratio <= 2.01)).all()
@@ -423,7 +452,7 @@ def test_every_added_unit_trains(table, widths, fold, fill, with_rows):
 def test_units_added_on_raw_features_bend_inside_the_data(table, fill):
     X, _, spline = table
     scale = 10.0 ** np.arange(-4, 1)
-    raw = spline.in_coordinates(Coordinates.of_features(np.zeros(5), 1 / scale, spline.intercept.size))
+    raw = in_coordinates(spline, Coordinates.of_features(np.zeros(5), 1 / scale, spline.intercept.size))
     net = to_network(raw, dtype=torch.float64)
     old = [layer.out_features for layer in hidden_layers(net)]
     for seed in range(3):

@@ -1,5 +1,6 @@
 import itertools
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,12 +11,17 @@ from hypothesis import strategies as st
 from torch import nn
 
 import knotwork as kw
-from knotwork import LatticePWL, MaxSum, network_size, to_network
+from knotwork import LatticePWL, MaxSum
 from knotwork.errors import NetworkError
 from knotwork.network.chain import evaluate
 from knotwork.network.compile import lower
 from knotwork.network.compile.size import published_widths
+from tests.network.compile.test_convert import run_raw
 from tests.pwl.cases import Case, cases
+
+# Widths and layers are counted in a folded network; tests of the scaling say fold=False.
+to_network = partial(kw.to_network, fold=True)
+network_size = partial(kw.network_size, fold=True)
 
 DOUBLE = 1e-12
 
@@ -164,13 +170,23 @@ def test_sums_of_maxima(seed, activation):
     assert list(network_size(f, activation).widths) == hidden(net)
 
 
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_a_network_with_scaling_has_the_size_that_was_counted(case):
+    net = kw.to_network(case.lattice, dtype=torch.float64)
+    size = kw.network_size(case.lattice)
+    assert list(size.widths) == hidden(net)
+    assert size == network_size(case.lattice)
+    assert (np.abs(run(net, case.X)[:, 0] - case.lattice(case.X)) <= DOUBLE * case.size).all()
+
+
 def test_oblique_hinges_take_one_unit_each():
     theta = np.vstack([np.zeros(4), np.random.default_rng(0).normal(size=(9, 4))])
     f = MaxSum(theta, [(0, k) for k in range(1, 10)], np.ones((9, 1)), np.zeros((1, 4)))
     assert network_size(f).widths == (9,)
 
 
-def test_in_single_precision_and_with_a_first_layer_that_standardises():
+def test_in_single_precision_and_with_layers_that_scale():
     case = Case(3, 20, 8, 4)
     single = to_network(case.lattice)
     assert next(single.parameters()).dtype == torch.float32
@@ -178,9 +194,17 @@ def test_in_single_precision_and_with_a_first_layer_that_standardises():
     X, y = kw.datasets.load_wine_quality("red")
     model = kw.MaxAffineRegressor(n_pieces=5, random_state=0).fit(X, y)
     net = to_network(model, fold=False, dtype=torch.float64)
-    assert not net[0].weight.requires_grad
-    np.testing.assert_allclose(run(net, X.to_numpy())[:, 0], model.predict(X), atol=1e-9)
-    np.testing.assert_allclose(net[0](torch.tensor(X.to_numpy())).std(dim=0).detach().numpy(), 1.0, rtol=1e-2)
+    assert [type(m) for m in (net[0], net[-1])] == [kw.Scaling, kw.Scaling]
+    rows, target = X.to_numpy(), np.asarray(y, dtype=float)
+    np.testing.assert_allclose(run(net, rows)[:, 0], model.predict(X), atol=1e-11)
+    standard = net[0](torch.tensor(rows)).numpy()
+    np.testing.assert_allclose(standard.mean(axis=0), 0.0, atol=1e-9)
+    np.testing.assert_allclose(standard.std(axis=0), 1.0, rtol=1e-9)
+    back = net[-1](torch.tensor([[0.0], [1.0]], dtype=torch.float64)).numpy()[:, 0]
+    np.testing.assert_allclose(back, [target.mean(), target.mean() + target.std()], rtol=1e-12)
+    narrow = to_network(model, fold=False)
+    np.testing.assert_allclose(run_raw(narrow, rows)[:, 0], model.predict(X), atol=1e-5)
+    assert [type(m) for m in kw.to_network(case.lattice)[:2]] == [kw.Scaling, nn.Linear]
 
 
 def test_a_lattice_network_grows_trains_and_is_saved_like_any_other(tmp_path):

@@ -425,3 +425,45 @@ def test_data_and_options_that_make_no_sense_are_refused(change, options, messag
 def test_a_first_layer_that_cannot_hold_a_line_is_refused():
     X, _ = data()
     refuse(chain(4, 1, 2, 1), X, 3 * X[:, 0], "hidden layers of \\(1, 2\\) units cannot hold any term")
+
+
+@pytest.mark.parametrize("far", [0.0, 1e8])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("task", ["regression", "classification"])
+def test_a_network_with_scaling_is_set_between_its_ends(far, dtype, task):
+    rng = np.random.default_rng(0)
+    X = (far + rng.normal(size=(400, 3))) * [1.0, 1e4, 1e-4]
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = 1e3 * (np.abs(z[:, 0]) + np.maximum(z[:, 1], 0)) + 5e3
+    labels = (y > np.median(y)).astype(int)
+    model = kw.MarsRegressor(max_terms=5).fit(X, y) if task == "regression" else kw.MarsClassifier().fit(X, labels)
+    net = kw.reshape(kw.to_network(model, dtype=dtype), (32, 16), X=X, random_state=0)
+    before = {name: value.clone() for name, value in net.state_dict().items() if name.endswith(("centre", "scale"))}
+    assert len(before) == (4 if task == "regression" else 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # what the layers see is scaled
+        report = kw.init_(net, X, y if task == "regression" else labels, task=task, random_state=1)
+    assert all(torch.equal(net.state_dict()[name], value) for name, value in before.items())
+    with torch.no_grad():
+        out = net(torch.tensor(X)).double().numpy()[:, 0]
+    size = 1e4 if task == "regression" else np.abs(report.spline(X)).max()
+    # The spline takes raw rows: its lines and its intercept cancel, and round by as many stds as they lie away.
+    limit = max(1e-9 if dtype == torch.float64 else 1e-5, 1e-15 * far)
+    assert np.abs(out - report.spline(X)).max() <= limit * size
+
+
+def test_a_scaling_inside_is_refused():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    middle = nn.Sequential(nn.Linear(2, 4), kw.Scaling(np.zeros(4), np.ones(4)), nn.ReLU(), nn.Linear(4, 1))
+    unequal = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2), kw.Scaling([0.0, 0.0], [1.0, 2.0]))
+    for net, y, place in ((middle, X[:, 0], "1"), (unequal, X, "3")):
+        with pytest.raises(NetworkError, match=f"a Scaling must stand at the ends.*got one at '{place}'; leave it out"):
+            kw.init_(net, X, y)
+
+
+def test_a_head_with_scaling_is_refused_with_what_to_do():
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    head = kw.to_network(kw.MarsRegressor().fit(X, np.abs(X[:, 0])))
+    with pytest.raises(NetworkError, match=r"a head must have no Scaling at its ends.*fold it first, kw.fold"):
+        kw.init_head_(nn.Sequential(head), "0", (X, X[:, 0]))
+    kw.init_head_(nn.Sequential(kw.fold(head)), "0", (X.astype(np.float32), X[:, 0]))

@@ -100,14 +100,73 @@ def test_the_global_generator_is_left_alone(data):
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_a_frozen_first_layer_stays_frozen_and_in_its_units(data):
+def test_what_lies_between_the_scalings_is_trained_and_they_stay(data):
     X, y = data
-    net = kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y), fold=False, dtype=torch.float64), (32,), X=X)
-    before = copy.deepcopy(net[0].state_dict())
-    kw.train(net, X, y, epochs=3, random_state=0)
-    for name, value in net[0].state_dict().items():
-        np.testing.assert_allclose(value, before[name], rtol=1e-12)
-    assert not net[0].weight.requires_grad
+    net = kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y), dtype=torch.float64), (32,), X=X)
+    before = copy.deepcopy(net.state_dict())
+    ends = net[0], net[-1]
+    history = kw.train(net, X, y, epochs=30, random_state=0)
+    assert (net[0], net[-1]) == ends
+    for name, value in net.state_dict().items():
+        scaling = name.endswith(("centre", "scale"))
+        assert torch.equal(value, before[name]) == scaling, name
+    assert history.validation_loss[history.best_epoch] < history.validation_loss[0]
+
+
+@pytest.mark.parametrize("standardise", [True, False])
+def test_losses_of_a_network_with_scaling_are_in_the_units_of_the_response(data, standardise):
+    X, y = data
+    y = 1e4 * y + 1e6
+    net = kw.to_network(kw.MarsRegressor().fit(X, y), dtype=torch.float64)
+    before = net(torch.from_numpy(X))[:, 0].detach().numpy()
+    history = kw.train(net, X, y, validation=(X, y), epochs=2, random_state=0, standardise=standardise)
+    assert history.validation_loss[0] == pytest.approx(np.mean((before - y) ** 2), rel=1e-9)
+    after = net(torch.from_numpy(X))[:, 0].detach().numpy()
+    assert history.validation_loss[history.best_epoch] == pytest.approx(np.mean((after - y) ** 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("far", [0.0, 1e8])
+def test_a_network_with_scaling_trains_wherever_the_columns_lie(data, far):
+    X, y = data
+    moved = np.round(X * 2**20) / 2**20 + far  # the same bits far from zero, as far as float64 goes
+    X = moved - far
+    losses = []
+    for rows in (X, moved):
+        net = kw.to_network(kw.MarsRegressor().fit(rows, y))
+        history = kw.train(net, rows, y, validation=(rows, y), epochs=3, random_state=0)
+        losses.append(history.validation_loss)
+    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("twice", ["activation", "middle", "first"])
+def test_layers_that_stand_in_two_places_train_as_they_run(data, scaled, twice):
+    X, y = data
+    torch.manual_seed(0)
+    act, again = nn.ReLU(), nn.Linear(4, 4)
+    layers = {
+        "activation": [nn.Linear(4, 6), act, nn.Linear(6, 5), act, nn.Linear(5, 1)],
+        "middle": [nn.Linear(4, 4), act, again, act, again, act, nn.Linear(4, 1)],
+        "first": [again, act, again, act, nn.Linear(4, 1)],
+    }[twice]
+    ends = kw.Scaling(X.mean(axis=0), X.std(axis=0)), kw.Scaling([-y.mean() / y.std()], [1 / y.std()])
+    net = nn.Sequential(*([ends[0], *layers, ends[1]] if scaled else layers)).double()
+    before = net(torch.from_numpy(X))[:, 0].detach().numpy()
+    history = kw.train(net, X, y, validation=(X, y), epochs=2, random_state=0)
+    assert history.validation_loss[0] == pytest.approx(np.mean((before - y) ** 2), rel=1e-9)
+    after = net(torch.from_numpy(X))[:, 0].detach().numpy()
+    assert history.validation_loss[history.best_epoch] == pytest.approx(np.mean((after - y) ** 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_training_leaves_a_network_in_training_mode_and_no_epochs_leave_it_as_it_was(data, fold):
+    X, y = data
+    for flag in (True, False):
+        net = kw.to_network(kw.MarsRegressor().fit(X, y), fold=fold).train(flag)
+        kw.train(net, X, y, epochs=0, random_state=0)
+        assert {m.training for m in net.modules()} == {flag}
+        kw.train(net, X, y, epochs=1, dropout=0.1, random_state=0)
+        assert {m.training for m in net.modules()} == {True}
 
 
 class Residual(nn.Module):

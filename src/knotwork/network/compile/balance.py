@@ -67,7 +67,8 @@ def balance_(net: nn.Module) -> None:
     """Balance the hidden units of a network in place.
 
     A converted network may carry values of the data's own size inside, far from those that an optimiser's step is made
-    for. Networks that are not a chain of Linear layers and homogeneous activations are left alone.
+    for. Networks that are not a chain of Linear layers and homogeneous activations, or that use a layer twice,
+    are left alone.
     """
     try:
         working = [layer for _, layer in working_layers(net)]
@@ -77,6 +78,8 @@ def balance_(net: nn.Module) -> None:
     linears = [m for m in working[::2] if isinstance(m, nn.Linear)]
     homogeneous = all(isinstance(m, (nn.ReLU, nn.LeakyReLU, nn.PReLU)) for m in working[1::2])
     if not (isinstance(net, nn.Sequential) and homogeneous and 2 * len(linears) == len(working) + 1):
+        return
+    if len({id(linear.weight) for linear in linears}) < len(linears):  # a scale would count in every place
         return
     scales = balancing_scales([read_layer(linear).weight.numpy() for linear in linears])
     with torch.no_grad():

@@ -153,16 +153,24 @@ def _scaled(
     function: Function, coordinates: Coordinates | None, rule: Activation, tolerance: float | None, box: Any
 ) -> Chain:
     """Return the chain of a function, with fixed scaling at its ends."""
-    c = _knot_coordinates(function) if coordinates is None else coordinates
+    c = scaling_of(function, coordinates)
+    inner = None if tolerance is None else tolerance / c.y_scale
+    sides = None if box is None else read_box(box, inputs_of(function), flat=True)
+    inner_box = None if sides is None else c.features(sides)
+    chain = function_chain(in_coordinates(function, c), rule, tolerance=inner, box=inner_box).with_scaling(c)
+    # What was asked for, not what is left of it after the way there and back.
+    conversion = chain.conversion
     if tolerance is not None:
-        tolerance = tolerance / c.y_scale
-    if box is not None:
-        box = c.features(read_box(box, inputs_of(function), flat=True))
-    return function_chain(in_coordinates(function, c), rule, tolerance=tolerance, box=box).with_scaling(c)
+        conversion = replace(conversion, bound=min(conversion.bound, tolerance))
+    if conversion.box is not None and sides is not None:
+        conversion = replace(conversion, box=torch.from_numpy(sides.copy()))
+    return replace(chain, conversion=conversion)
 
 
-def _knot_coordinates(function: Function) -> Coordinates:
-    """Coordinates by the knots of a function whose data nobody remembers."""
+def scaling_of(function: Function, coordinates: Coordinates | None) -> Coordinates:
+    """Return the coordinates of a network's scaling: by the knots of a function whose data nobody remembers."""
+    if coordinates is not None:
+        return coordinates
     d, outputs = inputs_of(function), outputs_of(function)
     centre, scale = np.zeros(d), np.ones(d)
     if not isinstance(function, Spline):  # nothing says where its data lie

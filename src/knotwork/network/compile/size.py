@@ -8,10 +8,11 @@ from typing import Any
 from torch import nn
 
 from knotwork.network.activations import activation_rule
-from knotwork.network.compile.convert import own_activation, resolve_network
+from knotwork.network.compile.convert import own_activation, resolve_network, scaling_of
 from knotwork.network.compile.lattice import groups_of, step_widths
 from knotwork.network.compile.units import spline_units
 from knotwork.pwl.lattice import LatticePWL
+from knotwork.pwl.through import in_coordinates
 from knotwork.spline.model import Spline
 
 
@@ -39,8 +40,10 @@ class NetworkSize:
         return len(self.widths)
 
 
-def network_size(model: Any, activation: str | nn.Module | None = None) -> NetworkSize:
+def network_size(model: Any, activation: str | nn.Module | None = None, *, fold: bool = False) -> NetworkSize:
     """Count the hidden units and layers that ``to_network`` will make of a model; parameters as there.
+
+    A line shares its units with a hinge that bends where they do: at zero in a folded network, at the centre otherwise.
 
     Examples
     --------
@@ -56,6 +59,8 @@ def network_size(model: Any, activation: str | nn.Module | None = None) -> Netwo
         return NetworkSize(parts.network.widths, len(parts.network.widths))
     function, rule = parts.function, activation_rule("relu" if activation is None else activation)
     assert function is not None
+    if not fold:
+        function = in_coordinates(function, scaling_of(function, parts.coordinates))
     if isinstance(function, Spline):
         widths = spline_units(function, rule).widths
         return NetworkSize(widths, len(widths))

@@ -8,7 +8,7 @@ is least: e ∝ g^(−2/3).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -93,20 +93,18 @@ def to_relu(
         low, high = np.array([p.values.min() for p in parts]), np.array([p.values.max() for p in parts])
         pieces.append(sum(len(part.knots) - 1 for part in parts))
     weight, bias = maps[-1]
-    bound = float((np.abs(weight) @ error).max())
+    bound = float((np.abs(weight) @ error).max()) * c.y_scale
     layers = [*hidden, (weight @ read[0], weight @ read[1] + bias)]
     relu = Chain.of(
         [Layer(torch.from_numpy(w), torch.from_numpy(b)) for w, b in layers],
         activation_rule("relu"),
-        Conversion(bound=bound, box=torch.from_numpy(sides.copy())),
     )
     if chain.scaling is not None:
         relu = relu.with_scaling(c)
+    relu = replace(relu, conversion=Conversion(bound=bound, box=torch.from_numpy(raw_sides.copy())))
     dtype, device = placement(net)
     made = build(relu, dtype, device)
-    return ReluReport(
-        made, relu.conversion.bound, _observed(net, made, raw_sides, samples, random_state), tuple(pieces)
-    )
+    return ReluReport(made, bound, _observed(net, made, raw_sides, samples, random_state), tuple(pieces))
 
 
 def _gains(maps: list[tuple[Floats, Floats]], curves: list[Curve | None]) -> list[Floats]:

@@ -3,19 +3,47 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import nn
 
+from knotwork.data.coordinates import Coordinates
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
-from knotwork.network.chain import TRANSPARENT, working_layers
+from knotwork.network.chain import TRANSPARENT, scaling_coordinates, without_scaling, working_layers
+from knotwork.network.scaling import Scaling
 
 
-def find_chain(module: nn.Module, min_layers: int = 2) -> tuple[list[nn.Linear], Activation]:
+@dataclass(frozen=True)
+class Found:
+    """The Linear layers of a module, the activation between them, and the Scalings at its ends (or None)."""
+
+    linears: list[nn.Linear]
+    rule: Activation
+    x_scaling: Scaling | None = None
+    y_scaling: Scaling | None = None
+
+    @property
+    def scaling(self) -> Coordinates | None:
+        """The coordinates that the Linear layers compute in; None without Scalings."""
+        if self.x_scaling is None and self.y_scaling is None:
+            return None
+        inputs, outputs = self.linears[0].in_features, self.linears[-1].out_features
+        return scaling_coordinates(self.x_scaling, self.y_scaling, inputs, outputs)
+
+
+def find_chain(module: nn.Module, min_layers: int = 2) -> Found:
     """Return the Linear layers and the activation between them; refuse what cannot be handled."""
-    chain = working_layers(module, opened=(nn.Module,))  # whether they run in that order, running them will tell
+    named = working_layers(module, opened=(nn.Module,))  # whether they run in that order, running them will tell
+    inner, x, y = without_scaling([m for _, m in named])
+    chain = named[x is not None :][: len(inner)]
+    for name, m in chain:
+        if isinstance(m, Scaling):
+            raise NetworkError(
+                f"a Scaling must stand at the ends, the last with one scale for all outputs, got one at '{name}'; "
+                f"leave it out"
+            )
     linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
     if len(linears) < min_layers:
         rule = "two Linear layers (hinges need a hidden layer)" if min_layers == 2 else "one Linear layer"
@@ -35,7 +63,7 @@ def find_chain(module: nn.Module, min_layers: int = 2) -> tuple[list[nn.Linear],
                 f"the Linear layers must follow one another, '{name}' takes {second.in_features} features and the one "
                 f"before it makes {first.out_features}"
             )
-    return [m for _, m in linears], _activation_between(chain)
+    return Found([m for _, m in linears], _activation_between(chain), x, y)
 
 
 def _activation_between(chain: list[tuple[str, nn.Module]]) -> Activation:

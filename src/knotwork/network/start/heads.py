@@ -170,7 +170,12 @@ def init_head_(
     if hidden is None:
         if outputs is not None:
             raise NetworkError("outputs is for a new head, got no hidden=; the head's last Linear has its outputs")
-        linears, rule = find_chain(module, min_layers=1)
+        found = find_chain(module, min_layers=1)
+        if found.scaling is not None:
+            raise NetworkError(
+                f"a head must have no Scaling at its ends, got one in '{head}'; fold it first, kw.fold(…)"
+            )
+        linears, rule = found.linears, found.rule
         require_own(model, module, head)
         widths, outputs = tuple(m.out_features for m in linears[:-1]), linears[-1].out_features
     else:

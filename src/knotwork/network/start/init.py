@@ -76,8 +76,8 @@ def init_(
     Parameters
     ----------
     module : a chain of Linear layers with an activation in between (a module each, one for all, or ReLU called in
-        ``forward``); Dropout, Flatten and Identity may stand anywhere. dtype, device and everything else about it stay
-        as they are
+        ``forward``); Dropout, Flatten and Identity may stand anywhere, a ``Scaling`` at the ends. dtype, device and
+        everything else about it stay as they are
     X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them; for classes (N,) labels
     task : "regression", "classification" (the outputs become logits; one output tells two classes apart) or "auto":
         classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
@@ -101,7 +101,8 @@ def init_(
     """
     start = time.perf_counter()
     require_options(fill, max_terms, max_degree, penalty, threshold, ridge)
-    linears, rule = find_chain(module)
+    found = find_chain(module)
+    linears, rule, scaling = found.linears, found.rule, found.scaling
     rows, target = _read(X, y, linears, task)
     weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (len(rows),) or not np.isfinite(weight).all() or (weight <= 0).any():
@@ -111,16 +112,15 @@ def init_(
     names = tuple(f"x{k}" for k in range(rows.shape[1]))
     start_task = start_task_of(sample, target, outputs, names, widths, rule, weighted=sample_weight is not None)
     c = start_task.coordinates
-    _warn_of_scales(c)
+    _warn_of_scales(c if scaling is None else c.relative_to(scaling))
     spline = choose_start(
         start_task,
         StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs),
     )
-    chain = spline_start(spline, c, rows, widths, rule, fill, np.random.default_rng(random_state))
-
-    difference = place_(
-        module, linears, chain.in_coordinates(c.inverse), _shown(module, X), spline(rows[:CHECKED_ROWS]), size_of(c)
-    )
+    chain = spline_start(spline, c, rows, widths, rule, fill, np.random.default_rng(random_state)).with_scaling(c)
+    chain = chain.folded() if scaling is None else chain.in_coordinates(scaling).with_scaling(scaling)
+    shown = _shown(module, X, rounded=found.x_scaling is None)
+    difference = place_(module, linears, chain, shown, spline(rows[:CHECKED_ROWS]), size_of(c))
     return InitReport(
         spline=spline,
         units=units_of(spline, rule, widths, outputs),
@@ -188,7 +188,8 @@ def place_(
         difference: Floats = np.abs(_run(module, shown, expected.shape) - expected)
         precision = 1e-9 if linears[0].weight.dtype == torch.float64 else 1e-3
         # What the dtype does to the spline on inputs of this scale is not the module's fault.
-        rounding = np.abs(_run(build(chain, shown.dtype, shown.device), shown.flatten(1), expected.shape) - expected)
+        same = build(chain, linears[0].weight.dtype, shown.device)
+        rounding = np.abs(_run(same, shown.flatten(1), expected.shape) - expected)
         if not difference.max() <= precision * size + chain.conversion.bound + 2 * rounding.max():
             raise NetworkError(
                 f"the module does not run its Linear layers in the order of their definition with "
@@ -249,11 +250,11 @@ def _warn_of_scales(coordinates: Coordinates) -> None:
         )
 
 
-def _shown(module: nn.Module, X: Any) -> Tensor:
-    """Return some of the rows as they came, for the module to run on."""
+def _shown(module: nn.Module, X: Any, *, rounded: bool) -> Tensor:
+    """Return some of the rows as they came, for the module to run on; ``rounded`` to its dtype."""
     rows = X[:CHECKED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(_to_numpy(X)[:CHECKED_ROWS].copy())
     first = next(module.parameters())
-    return rows.detach().to(first.device, first.dtype)
+    return rows.detach().to(first.device, first.dtype if rounded else rows.dtype)
 
 
 def _run(module: nn.Module, rows: Tensor, shape: tuple[int, ...]) -> Floats:

@@ -188,7 +188,11 @@ def _trainable(
     inner, scaling = _between_scalings(net, features, outputs)
     if scaling is not None:
         balance_(inner)
-        yield inner, scaling
+        try:
+            yield inner, scaling
+        finally:
+            if net.training != inner.training:
+                net.train(inner.training)
         return
     ends = None if measured is None else _ends(net)
     if ends is None or measured is None:
@@ -213,10 +217,12 @@ def _between_scalings(net: nn.Module, features: int, outputs: int) -> tuple[nn.M
     """Return what lies between the Scalings of a network, and their coordinates; the network and None without any."""
     if not isinstance(net, nn.Sequential):
         return net, None
-    layers, x, y = without_scaling(list(net.children()))
+    layers, x, y = without_scaling(list(net))  # not children(), which gives a layer that stands in two places once
     if x is None and y is None:
         return net, None
-    return nn.Sequential(*layers), scaling_coordinates(x, y, features, outputs)
+    inner = nn.Sequential(*layers)
+    inner.training = net.training
+    return inner, scaling_coordinates(x, y, features, outputs)
 
 
 def _ends(net: nn.Module) -> tuple[nn.Linear, nn.Linear] | None:
@@ -227,4 +233,6 @@ def _ends(net: nn.Module) -> tuple[nn.Linear, nn.Linear] | None:
     layers = [m for _, m in leaves(net) if not isinstance(m, TRANSPARENT)]
     if not (layers and isinstance(layers[0], nn.Linear) and isinstance(layers[-1], nn.Linear)):
         return None
-    return (layers[0], layers[-1]) if layers[-1].bias is not None else None
+    weights = [id(m.weight) for m in layers if isinstance(m, nn.Linear)]
+    alone = all(weights.count(id(end.weight)) == 1 for end in (layers[0], layers[-1])) or len(layers) == 1
+    return (layers[0], layers[-1]) if alone and layers[-1].bias is not None else None
