@@ -58,6 +58,20 @@ def test_train_works_where_the_network_is():
     assert {p.device.type for p in net.parameters()} == {"cuda"}
 
 
+def test_scaling_goes_where_the_network_goes_and_stays_in_double_precision():
+    X = 1e8 + np.random.default_rng(0).normal(size=(300, 3))
+    model = kw.MarsRegressor().fit(X, np.abs(X[:, 0] - 1e8))
+    net = kw.to_network(model)
+    expected = net(torch.tensor(X)).detach()
+    net = net.to("cuda").half().float()
+    for layer in (net[0], net[-1]):
+        assert {(b.device.type, b.dtype) for b in (layer.centre, layer.scale)} == {("cuda", torch.float64)}
+    net.load_state_dict(kw.to_network(model).state_dict())  # half() rounded the weights
+    torch.testing.assert_close(net(torch.tensor(X, device="cuda")).cpu().detach(), expected, atol=1e-5, rtol=0)
+    assert {p.device.type for p in kw.fold(net).parameters()} == {"cuda"}
+    torch.testing.assert_close(net.cpu()(torch.tensor(X)).detach(), expected, atol=0, rtol=0)
+
+
 def test_a_head_is_set_where_the_model_is():
     X, y = load_digits(return_X_y=True)
     images, labels = torch.tensor(X).float().reshape(-1, 1, 8, 8) / 16, torch.tensor(y)

@@ -240,3 +240,26 @@ def test_functions_that_take_networks_take_them_with_scaling():
     assert report.network.conversion.box.tolist() == [[10.0, -1.0], [20.0, 1.0]]
     assert report.network.conversion.bound == report.bound
     assert [type(m) for m in (report.network[0], report.network[-1])] == [Scaling, Scaling]
+
+
+@pytest.mark.parametrize(
+    ("knots", "coef"),
+    [
+        ([1e-320, 2e-320], 1.0),
+        ([1e200, 2e200], 1.0),
+        ([1e-300, 3e-300], 1e300),
+        ([1.0, 2.0], 1e-310),
+        ([1.0, 2.0], 0.0),
+        ([0.0, 0.0], 1.0),
+        ([5.0, 5.0], 1.0),
+        ([1e8, 1e8 + 1e-7], 1e7),
+    ],
+)
+def test_scales_of_any_size(knots, coef):
+    spline = Spline(tuple(Hinge(0, t, 1) for t in knots), [2.0], [[coef], [coef]], ("x",))
+    spread = max(abs(knots[1] - knots[0]), 1e-300)
+    X = np.concatenate([np.array(knots), knots[0] + spread * np.array([-1.0, 0.5, 3.0]), [-1.0, 0.0, 1.0]])[:, None]
+    net = kw.to_network(spline, dtype=torch.float64)
+    assert all(bool(b.isfinite().all()) for b in net.state_dict().values())
+    size = 2 + coef * sum(np.abs(X[:, 0]) + t for t in knots)
+    assert (np.abs(run(net, X)[:, 0] - spline(X)) <= DOUBLE * size).all()

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from knotwork.data.coordinates import Coordinates
+from knotwork.data.coordinates import Coordinates, mean_and_std
 from knotwork.errors import DataError, NetworkError
 from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Conversion, build, placement, read_chain
@@ -176,6 +176,15 @@ def scaling_of(function: Function, coordinates: Coordinates | None) -> Coordinat
     if not isinstance(function, Spline):  # nothing says where its data lie
         return Coordinates.of_features(centre, scale, outputs)
     for f, knots in knots_by_feature(function.terms).items():
-        centre[f] = np.mean(knots)
-        scale[f] = np.std(knots) or abs(centre[f]) or 1.0
-    return Coordinates(centre, scale, function(centre[None]).reshape(-1), spline_size(function))
+        mean, std = mean_and_std(np.array(knots)[:, None])
+        centre[f] = mean[0]
+        scale[f] = _first_usable(std[0] if len(set(knots)) > 1 else 0.0, abs(centre[f]))
+    with np.errstate(over="ignore"):
+        size = spline_size(function)
+    return Coordinates(centre, scale, function(centre[None]).reshape(-1), _first_usable(size))
+
+
+def _first_usable(*scales: float) -> float:
+    """Return the first scale that one can divide by and multiply with, or 1."""
+    tiny = np.finfo(float).tiny
+    return float(next((scale for scale in scales if tiny <= scale <= 1 / tiny), 1.0))
