@@ -42,7 +42,7 @@ import class_data
 from knotwork import MarsClassifier
 
 HERE = Path(__file__).parent
-LEAST = 1e-6
+MIN_PROBABILITY = 1e-6
 
 
 def run_r(program: str, X: np.ndarray, y: np.ndarray, test: np.ndarray, limit: float) -> tuple[np.ndarray, float]:
@@ -87,7 +87,7 @@ def measure(name: str, seed: int, limit: float) -> dict[str, object]:
         except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
             result[program] = [float("nan"), float("nan"), limit if "Timeout" in type(error).__name__ else float("nan")]
             continue
-        p = np.maximum(p, LEAST)
+        p = np.maximum(p, MIN_PROBABILITY)
         p /= p.sum(axis=1, keepdims=True)
         loss = float(-np.log(p[np.arange(len(test)), y[test]]).mean())
         result[program] = [loss, float(np.mean(p.argmax(axis=1) != y[test])), seconds]

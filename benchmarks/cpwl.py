@@ -37,7 +37,7 @@ LATTICES = (
 )  # fmt: skip
 REAL = ("abalone", "wine_white", "wine_red", "airfoil", "laser", "treasury", "mortgage", "wankara", "plastic")
 # Above this many weights the published network is counted, not built.
-MOST_WEIGHTS = 100_000_000
+MAX_WEIGHTS = 100_000_000
 
 
 def random_lattice(pieces: int, sets: int, members: int, features: int) -> kw.LatticePWL:
@@ -81,7 +81,7 @@ def sizes(console: Console) -> None:
         weights = sum(a * b for a, b in zip((features, *size.published), size.published, strict=False))
         there = [best_time(lambda f=f: kw.to_network(f), 3), inference(net, features)]
         other = [float("nan")] * 2
-        if weights <= MOST_WEIGHTS:
+        if weights <= MAX_WEIGHTS:
             other = [
                 best_time(lambda f=f: build(published_chain(f)), 1), inference(build(published_chain(f)), features)
             ]  # fmt: skip
@@ -137,9 +137,9 @@ def fits(console: Console, seeds: int) -> None:
                 residual = model.predict(X[test]) - y[test, 0]
                 errors[name].append(float(np.sqrt(np.mean(residual**2)) / y[test, 0].std()))
         medians = {name: statistics.median(errors[name]) for name in names}
-        least = min(medians.values())
+        minimum = min(medians.values())
         table.add_row(data, *(
-            f"{'[bold]' if medians[n] == least else ''}{medians[n]:.3f} ({statistics.median(seconds[n]):.2f})"
+            f"{'[bold]' if medians[n] == minimum else ''}{medians[n]:.3f} ({statistics.median(seconds[n]):.2f})"
             for n in names
         ))  # fmt: skip
     console.print(table)

@@ -78,8 +78,8 @@ def real(name: str, seed: int) -> Split:
     X, y = real_data.load(name)
     y = y.ravel()
     test = held_out(X, 0.3, seed=1000 + seed)
-    deviation = y[test].std()
-    return Split(X[~test], y[~test] / deviation, X[test], y[test] / deviation)
+    std = y[test].std()
+    return Split(X[~test], y[~test] / std, X[test], y[test] / std)
 
 
 def run_earth(splits: list[Split], nk: str = "default", threshold: str = "default") -> list[dict[str, Any]]:

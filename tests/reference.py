@@ -133,16 +133,14 @@ class ChildSearch(Search):
     """
 
     def __init__(
-        self, X: np.ndarray, y: np.ndarray, minspan: int, endspan: int, *, degree: int, product: bool, least_mass: float
+        self, X: np.ndarray, y: np.ndarray, minspan: int, endspan: int, *, degree: int, product: bool, min_mass: float
     ) -> None:
         super().__init__(X, y, minspan, endspan)
-        self.degree, self.product, self.least_mass = degree, product, least_mass
-        deviation = X.std(axis=0)
-        self.slopes = 1 / np.where(deviation > 0, deviation, 1.0)
+        self.degree, self.product, self.min_mass = degree, product, min_mass
+        std = X.std(axis=0)
+        self.slopes = 1 / np.where(std > 0, std, 1.0)
         # A feature that never bends tells rows apart by its least value.
-        self.child_knots = [
-            k or ([min(x)] if s > 0 else []) for k, x, s in zip(self.knots, X.T, deviation, strict=True)
-        ]
+        self.child_knots = [k or ([min(x)] if s > 0 else []) for k, x, s in zip(self.knots, X.T, std, strict=True)]
         self.parents: list[frozenset[tuple[int, float, int]]] = []
 
     def column(self, term: frozenset[tuple[int, float, int]]) -> np.ndarray:
@@ -158,7 +156,7 @@ class ChildSearch(Search):
             for f in set(range(self.X.shape[1])) - {h[0] for h in parent}:
                 for knot in self.child_knots[f]:
                     above = self.X[:, f] > knot
-                    if min(np.sum((b > 0) & above), np.sum((b > 0) & ~above)) < self.least_mass:
+                    if min(np.sum((b > 0) & above), np.sum((b > 0) & ~above)) < self.min_mass:
                         continue
                     pair = [parent | {(f, knot, 1)}, parent | {(f, knot, -1)}]
                     for terms, drop in self._steps(basis, pair, collinear, room).items():

@@ -264,9 +264,9 @@ def test_a_trained_network_far_from_zero_is_centred_first(fit):
     with torch.no_grad():  # single precision, on rows in double precision
         found = net(torch.tensor(X)).double().numpy()[:, 0]
     np.testing.assert_allclose(found, model.predict(X), atol=1e-5 * y.std())
-    whole = kw.to_network(model, fold=True, dtype=torch.float64)
-    assert [type(m).__name__ for m in whole[:2]] == ["Linear", "ReLU"]
-    np.testing.assert_allclose(run(whole, X)[:, 0], model.predict(X), atol=1e-7 * y.std())
+    full = kw.to_network(model, fold=True, dtype=torch.float64)
+    assert [type(m).__name__ for m in full[:2]] == ["Linear", "ReLU"]
+    np.testing.assert_allclose(run(full, X)[:, 0], model.predict(X), atol=1e-7 * y.std())
 
 
 def test_a_trained_network_keeps_its_activation(fit):

@@ -27,12 +27,12 @@ from torch import nn
 
 from knotwork import __version__
 from knotwork.arrays import Floats
+from knotwork.atomic import atomic_file
 from knotwork.errors import MissingPackage, NetworkError
 from knotwork.network.chain import Chain, build, read_chain
 from knotwork.network.compile.convert import resolve_network, to_network
 from knotwork.network.onnx_nodes import Nodes
 from knotwork.network.resolve import Resolved
-from knotwork.whole import whole_file
 
 OPSET = 17
 IR_VERSION = 8
@@ -116,7 +116,7 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = 
     _require_dtype(dtype)
     proto = _graph(subject, dtype)
     onnx.checker.check_model(proto, full_check=True)
-    with whole_file(Path(path)) as fresh:
+    with atomic_file(Path(path)) as fresh:
         onnx.save(proto, fresh)
         session = onnxruntime.InferenceSession(fresh, providers=["CPUExecutionProvider"])
         return _check(subject, dtype, Path(path), lambda rows: session.run(None, {"features": rows})[0])
@@ -134,7 +134,7 @@ def export_torch(model: Any, path: str | os.PathLike[str], *, dtype: Precision =
     del net.conversion  # no part of the program
     example = torch.zeros(3, subject.inputs, dtype=getattr(torch, dtype))
     program = torch.export.export(net, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
-    with whole_file(Path(path)) as fresh:
+    with atomic_file(Path(path)) as fresh:
         torch.export.save(program, fresh, extra_files={"knotwork.json": json.dumps(subject.about)})
         module = torch.export.load(fresh).module()
 

@@ -8,8 +8,8 @@ import pytest
 
 import knotwork as kw
 from knotwork.commands.rows import choose_rows
+from knotwork.data.column_selection import choose_columns
 from knotwork.data.files import read_file
-from knotwork.data.roles import choose_columns
 
 
 @pytest.fixture

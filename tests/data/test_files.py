@@ -208,12 +208,12 @@ def test_many_blocks_are_one(write, monkeypatch):
     frame.to_csv(path, index=False)
     parts = read_file(path)
     monkeypatch.undo()
-    whole = read_file(path)
-    assert parts.kinds == whole.kinds
+    full = read_file(path)
+    assert parts.kinds == full.kinds
     assert list(parts.kinds.values()) == ["number", "text", "number", "text", "boolean"]
     for name in frame:
-        assert np.array_equal(parts.missing(name), whole.missing(name))
-    pd.testing.assert_frame_equal(everything(parts), everything(whole), check_categorical=False)
+        assert np.array_equal(parts.missing(name), full.missing(name))
+    pd.testing.assert_frame_equal(everything(parts), everything(full), check_categorical=False)
     assert values(parts, "late text") == frame["late text"].tolist()
 
 
@@ -225,7 +225,7 @@ def test_junk_in_a_late_block_is_found(write, monkeypatch):
 
 
 def test_text_without_end_is_let_go(write, monkeypatch):
-    monkeypatch.setattr(pieces, "MOST_TEXTS", 50)
+    monkeypatch.setattr(pieces, "MAX_TEXTS", 50)
     table = read_file(write("key,x\n" + "".join(f"k{k},1\n" for k in range(100))))
     assert table.kinds["key"] == "text"
     assert "key" not in table.columns

@@ -12,7 +12,7 @@ from typing import Any
 import knotwork as kw
 from tests.explanation.browser import BROWSER, DRIVER, MISSING, browser, resize, theme
 
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 WIDTH, HEIGHT, PHONE = 1240, 1180, 390
 
 
@@ -56,8 +56,8 @@ def compressed(png: bytes) -> bytes:
 
     out = io.BytesIO()
     Image.open(io.BytesIO(png)).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(out, "PNG", optimize=True)
-    if out.tell() > MOST_BYTES:
-        raise SystemExit(f"a picture has {out.tell()} bytes, more than {MOST_BYTES}; take a smaller part of the page")
+    if out.tell() > MAX_BYTES:
+        raise SystemExit(f"a picture has {out.tell()} bytes, more than {MAX_BYTES}; take a smaller part of the page")
     return out.getvalue()
 
 

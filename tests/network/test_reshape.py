@@ -62,9 +62,9 @@ def growths(draw):
     fold = draw(st.booleans())
     dtype = draw(st.sampled_from([torch.float64, torch.float32]))
     net = to_network(case.spline, activation=activation, fold=fold, dtype=dtype)
-    least = (hidden_layers(net)[-1].out_features, *(2 * case.spline.intercept.size,) * draw(st.integers(0, 3)))
+    minimum = (hidden_layers(net)[-1].out_features, *(2 * case.spline.intercept.size,) * draw(st.integers(0, 3)))
     extra = st.one_of(st.just(0), st.integers(1, 40))
-    widths = tuple(width + draw(extra) for width in least)
+    widths = tuple(width + draw(extra) for width in minimum)
     fill = draw(st.sampled_from(["hinge", "random", "zero", None]))
     X = case.inside if fill == "hinge" or draw(st.booleans()) else None
     return case, net, widths, fill, X

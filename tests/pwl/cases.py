@@ -31,5 +31,5 @@ class Case:
 
 @st.composite
 def cases(draw, pieces=64, sets=32, features=20, outputs=1):
-    sizes = [draw(st.integers(1, most)) for most in (pieces, sets, features, outputs)]
+    sizes = [draw(st.integers(1, maximum)) for maximum in (pieces, sets, features, outputs)]
     return Case(draw(st.integers(0, 2**32 - 1)), *sizes)

@@ -62,9 +62,9 @@ def test_disagreeing_pieces_are_named_with_the_place():
     with pytest.raises(DataError, match=r"pieces 1 and 2 differ by 0.5 at x = \[2\].*not continuous"):
         kw.as_pwl(pieces)
     square = Piece.hull([[0, 0], [1, 0], [1, 1], [0, 1]], [0.0, 1.0, 0.0])
-    beside = Piece.hull([[1, 0], [2, 0], [2, 1], [1, 1]], [1.0, 0.0, 0.25])
+    others = Piece.hull([[1, 0], [2, 0], [2, 1], [1, 1]], [1.0, 0.0, 0.25])
     with pytest.raises(DataError, match=r"pieces 0 and 1 differ by 0.25 at x = \[1, 1\]"):
-        Pieces((square, beside)).check_continuity()
+        Pieces((square, others)).check_continuity()
     over = Piece.hull([[0.5, 0.5], [2, 0.5], [2, 2], [0.5, 2]], [7.0, 0.0, 0.0])
     with pytest.raises(DataError, match=r"pieces 0 and 1 differ by 6\.5"):
         Pieces((square, over)).check_continuity()

@@ -91,9 +91,9 @@ def test_steps_are_reported_as_they_happen():
 
 def test_max_terms_is_kept_exactly():
     X, y = problem()
-    for most in range(2, 12):
-        fit = fit_spline(X, y, options=FitOptions(max_terms=most, threshold=0.0))
-        assert len(fit.selection.forward_terms) + 1 == most
+    for maximum in range(2, 12):
+        fit = fit_spline(X, y, options=FitOptions(max_terms=maximum, threshold=0.0))
+        assert len(fit.selection.forward_terms) + 1 == maximum
 
 
 def test_costs_equal_refits_without():

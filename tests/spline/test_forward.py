@@ -49,7 +49,7 @@ def test_every_step_is_the_best_of_all(problem, max_terms):
     null = search.rss
     tolerance = 1e-8 * null
     for step, (f, knot) in enumerate(steps_of(fit.selection.forward_terms)):
-        early = len(search.columns) < OWN.settled
+        early = len(search.columns) < OWN.early_columns
         collinear = OWN.collinear_early if early else OWN.collinear
         # Candidates at the very edge of the collinearity rule may fall on either side of it.
         loose, strict = search.scores(collinear * 0.999), search.scores(collinear * 1.001)
@@ -62,7 +62,7 @@ def test_every_step_is_the_best_of_all(problem, max_terms):
         assert abs(search.rss - fit.selection.steps[step + 1].rss) <= tolerance
         assert len(search.columns) == fit.selection.steps[step + 1].terms
     if fit.selection.stopped.startswith("the next term"):
-        collinear = OWN.collinear_early if len(search.columns) < OWN.settled else OWN.collinear
+        collinear = OWN.collinear_early if len(search.columns) < OWN.early_columns else OWN.collinear
         assert max(search.scores(collinear * 1.001).values()) < 1.0001e-3 * null
 
 

@@ -45,7 +45,7 @@ def test_every_step_is_the_best_of_all(problem, degree, product, max_terms):
     fit = fit_spline(X, y, weights=w, options=options)
     spans = fit.selection.spans
     search = ChildSearch(
-        X_all, y_all, spans.minspan, spans.endspan, degree=degree, product=product, least_mass=spans.endspan
+        X_all, y_all, spans.minspan, spans.endspan, degree=degree, product=product, min_mass=spans.endspan
     )
     null, done = search.rss, 0
     tolerance = 1e-8 * null
@@ -53,7 +53,7 @@ def test_every_step_is_the_best_of_all(problem, degree, product, max_terms):
         terms = fit.selection.forward_terms[done : step.terms - 1]
         done += len(terms)
         room = max_terms - len(search.columns)
-        early = OWN.collinear_early if len(search.columns) < OWN.settled else OWN.collinear
+        early = OWN.collinear_early if len(search.columns) < OWN.early_columns else OWN.collinear
         # Candidates at the very edge of a collinearity rule may fall on either side of it.
         loose = search.scores(early * 0.999), search.child_scores(OWN.collinear * 0.999, room)
         strict = search.scores(early * 1.001), search.child_scores(OWN.collinear * 1.001, room)
@@ -188,12 +188,12 @@ def test_the_degree_can_be_left_to_the_data():
 
 
 @pytest.mark.parametrize(
-    ("size", "least", "most", "worth"), [(0.3, 0.99, 1.0, False), (0.5, 0.9, 0.97, True), (1.2, 0.55, 0.8, True)]
+    ("size", "minimum", "maximum", "worth"), [(0.3, 0.99, 1.0, False), (0.5, 0.9, 0.97, True), (1.2, 0.55, 0.8, True)]
 )
-def test_a_higher_degree_is_chosen_if_gcv_falls_by_more_than_a_hundredth(size, least, most, worth):
+def test_a_higher_degree_is_chosen_if_gcv_falls_by_more_than_a_hundredth(size, minimum, maximum, worth):
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(1000, 4))
     y = np.abs(X[:, 0]) + X[:, 1] + size * X[:, 2] * X[:, 3] + 0.5 * rng.normal(size=1000)
     first, second, chosen = (MarsRegressor(max_degree=degree).fit(X, y) for degree in (1, 2, "auto"))
-    assert least < second.gcv_ / first.gcv_ < most
+    assert minimum < second.gcv_ / first.gcv_ < maximum
     assert chosen.spline_ == (second if worth else first).spline_

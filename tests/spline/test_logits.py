@@ -27,8 +27,8 @@ def excess(fit, exact, ridge, units):
     """Return how far the objective of a fit is above the least one, and that."""
     problem = fit.problem
     theta = np.vstack([(exact[0] + problem.centre @ exact[1])[None], exact[1] * units[:, None]]) @ problem.contrast
-    least = problem.penalised(theta, problem.evaluate(theta)[1])
-    return float(ridge * np.square(fit.theta[1:]).sum() / 2 - fit.log_likelihood) - least, least
+    minimum = problem.penalised(theta, problem.evaluate(theta)[1])
+    return float(ridge * np.square(fit.theta[1:]).sum() / 2 - fit.log_likelihood) - minimum, minimum
 
 
 @settings(max_examples=25)
@@ -36,9 +36,11 @@ def excess(fit, exact, ridge, units):
 def test_logits_are_those_of_a_slow_maximiser(seed, classes, ridge):
     basis, codes, weights, units = example(seed, classes)
     exact = multinomial_logits(basis, codes, classes, weights, ridge, units)
-    for settled, share in ((1e-2, 1e-2), (1e-6, 1e-6)):
-        above, least = excess(fit_logits(basis, codes, classes, weights, ridge, units, settled), exact, ridge, units)
-        assert -1e-5 * (1 + least) <= above <= share * (1 + least)
+    for tolerance, share in ((1e-2, 1e-2), (1e-6, 1e-6)):
+        above, minimum = excess(
+            fit_logits(basis, codes, classes, weights, ridge, units, tolerance), exact, ridge, units
+        )
+        assert -1e-5 * (1 + minimum) <= above <= share * (1 + minimum)
     fit = fit_logits(basis, codes, classes, weights, ridge, units, 1e-13)
     intercept, coef = exact
     if classes == 2:
@@ -67,7 +69,7 @@ def test_products_with_the_hessian_are_differences_of_gradients(classes):
     probabilities, _ = problem.evaluate(theta)
     near = [theta + 1e-5 * direction, theta - 1e-5 * direction]
     ahead, behind = (problem.gradient(at, problem.evaluate(at)[0]) for at in near)
-    product = problem.curved(direction, probabilities)
+    product = problem.hessian_product(direction, probabilities)
     np.testing.assert_allclose(product, (ahead - behind) / 2e-5, rtol=1e-5, atol=1e-6)
     if classes == 2:
         np.testing.assert_allclose(problem.inverses(probabilities)[0] @ product, direction)
@@ -120,14 +122,14 @@ def test_a_term_is_a_group_of_one():
     assert fit.cost_without(np.arange(3)) == pytest.approx(np.sum(theta * (reduced @ theta @ between)))
 
 
-@pytest.mark.parametrize("settled", [1e-2, 1e-6])
-def test_single_precision_arrives_where_double_precision_does(settled, monkeypatch):
+@pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
+def test_single_precision_arrives_where_double_precision_does(tolerance, monkeypatch):
     basis, codes, weights, units = example(5, 4, n=400)
     fits = []
     for large in (0.0, 1e18):
         monkeypatch.setattr(logits, "LARGE", large)
-        fits.append(fit_logits(basis, codes, 4, weights, 0.1, units, settled))
-    tolerance = 1e-4 if settled == 1e-2 else 1e-5
+        fits.append(fit_logits(basis, codes, 4, weights, 0.1, units, tolerance))
+    tolerance = 1e-4 if tolerance == 1e-2 else 1e-5
     np.testing.assert_allclose(fits[0].coef * units[:, None], fits[1].coef * units[:, None], atol=tolerance)
 
 

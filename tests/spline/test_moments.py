@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from knotwork.compute.workers import LEAST_BLOCK, Workers
+from knotwork.compute.workers import MIN_BLOCK, Workers
 from knotwork.spline.knots import Spans, choose_candidates
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import TermTable
@@ -118,7 +118,7 @@ def test_products_of_children_equal_explicit_products(setup, product, degree, ou
     w = np.ones(n) if weights is None else weights
     rng = np.random.default_rng(setup["seed"])
     slopes = rng.uniform(0.5, 2.0, d)
-    children = rows.children(rows.grid, slopes, product, slots=4, least_mass=0.0)
+    children = rows.children(rows.grid, slopes, product, slots=4, min_mass=0.0)
     # A line and the hinge that came with it, then lines and others on their own.
     terms = [(), ((0, 0.0, 0),), ((0, 0.3, 1),), *random_terms(rng, d, 4, 3)]
     parents = list(dict.fromkeys(t for t in random_terms(rng, d, 20, degree) if t[0][2] != 0))[:3]
@@ -160,8 +160,8 @@ def test_features_without_enough_rows_are_not_summed(setup):
     d, linear = len(columns), rows.grid.linear
     parent, term, features = ((d - 1, 0.0, 1),), ((0, 0.0, 1),), np.arange(d)[None] < d - 1
     found = []
-    for least_mass in (0.0, 5.0):
-        children = rows.children(rows.grid, np.ones(d), product=False, slots=1, least_mass=least_mass)
+    for min_mass in (0.0, 5.0):
+        children = rows.children(rows.grid, np.ones(d), product=False, slots=1, min_mass=min_mass)
         opening = children.open(np.zeros(1, int), [parent], features)
         children.extend(TermTable.of([(), term], np.ones(d)))
         found.append(children.products(np.zeros(1, int), 1)[0, 0])
@@ -186,20 +186,20 @@ def test_residual_equals_explicit_residual(setup, outputs):
     np.testing.assert_allclose(found.dots, np.vstack([np.ones_like(w), B]) @ (w * r).T, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("n", [LEAST_BLOCK // 2, 4 * LEAST_BLOCK + 17])
+@pytest.mark.parametrize("n", [MIN_BLOCK // 2, 4 * MIN_BLOCK + 17])
 def test_the_number_of_threads_changes_no_bit(n):
     def everything(threads):
         _, _, _, rows = make_rows(0, n, 40, max_knots=50, threads=threads)
-        hinge, least = ((1, 0.1, 1),), ((1, 0.1, 1), (2, 0.2, -1))
+        hinge, minimum = ((1, 0.1, 1),), ((1, 0.1, 1), (2, 0.2, -1))
         slopes = np.ones(40)
-        terms = TermTable.of([hinge, least], slopes)
+        terms = TermTable.of([hinge, minimum], slopes)
         opening = rows.opening()
-        children = rows.children(rows.grid, slopes, product=False, slots=2, least_mass=0.0)
-        openings = children.open(np.arange(2), [hinge, least], np.ones((2, 40), bool))
+        children = rows.children(rows.grid, slopes, product=False, slots=2, min_mass=0.0)
+        openings = children.open(np.arange(2), [hinge, minimum], np.ones((2, 40), bool))
         children.extend(TermTable.of([(), hinge], slopes))
         return [
             opening.norms, opening.responses, rows.pair_products(1, 0.3),
-            rows.products(TermTable.of([least], slopes)),
+            rows.products(TermTable.of([minimum], slopes)),
             openings.norms, openings.responses,
             children.products(np.arange(2), 0), children.products(np.array([1]), 1),
             rows.residual(terms, np.zeros(1), np.ones((2, 1))).dots,

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from knotwork.atomic import atomic_folder
 from knotwork.commands.output import print_json, require_free_folder
 from knotwork.errors import DataError
-from knotwork.whole import whole_folder
 
 if TYPE_CHECKING:
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
+    from knotwork.data.column_selection import Task
     from knotwork.data.files import Table
-    from knotwork.data.roles import Task
 
 # Which estimator fits what: (task, with hidden layers).
 ESTIMATORS = {
@@ -63,8 +63,8 @@ def fit(
     """Fit a spline, or a network that starts from one, to a table."""
     from knotwork.commands.fit_report import describe, errors, print_report
     from knotwork.commands.rows import choose_rows
+    from knotwork.data.column_selection import choose_columns
     from knotwork.data.files import read_file
-    from knotwork.data.roles import choose_columns
 
     widths = _widths(hidden)
     options = _options(widths, max_terms, max_degree, epochs, seed, quiet=as_json)
@@ -73,12 +73,12 @@ def fit(
     if out is not None:
         require_free_folder(out, force)
     table = read_file(data, as_text=category or (), skip=exclude or ())
-    roles = choose_columns(table, target, exclude or (), include or ())
-    rows = choose_rows(table, target, roles, drop_missing, test_size, seed)
+    column_selection = choose_columns(table, target, exclude or (), include or ())
+    rows = choose_rows(table, target, column_selection, drop_missing, test_size, seed)
     chosen, why = _task(table, target, task)
     estimator = _estimator(ESTIMATORS[chosen, widths is not None], target, why, options)
     y_train, y_test = (_target(table, target, chosen, part) for part in (rows.train, rows.test))
-    X_test, X_train = (table.frame(roles.features, part) for part in (rows.test, rows.train))
+    X_test, X_train = (table.frame(column_selection.features, part) for part in (rows.test, rows.train))
     report: dict[str, Any] = {
         "file": str(data),
         "read_as": table.described,
@@ -86,7 +86,7 @@ def fit(
         "target": target,
         "task": chosen,
         "task_because": why,
-        "columns": {"used": list(roles.features), "left_out": roles.left_out},
+        "columns": {"used": list(column_selection.features), "left_out": column_selection.left_out},
         "notes": list(rows.notes),
     }
     del table  # the fit may need the memory
@@ -101,7 +101,7 @@ def fit(
     if out is not None:
         import knotwork as kw
 
-        with whole_folder(out) as fresh:
+        with atomic_folder(out) as fresh:
             kw.save(estimator, fresh)
     report["saved"] = None if out is None else str(out)
     if as_json:
@@ -120,7 +120,7 @@ def _widths(hidden: str | None) -> tuple[int, ...] | None:
 
 
 def _task(table: Table, target: str, asked: str) -> tuple[Task, str]:
-    from knotwork.data.roles import guess_task
+    from knotwork.data.column_selection import guess_task
 
     kind, values = table.kinds[target], table.columns[target]
     if asked == "classification":

@@ -12,7 +12,7 @@ from knotwork.spline.model import Spline
 if TYPE_CHECKING:
     import pandas as pd
 
-    from knotwork.data.roles import Task
+    from knotwork.data.column_selection import Task
 
 
 def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dict[str, float]:
@@ -118,8 +118,8 @@ def print_report(report: dict[str, Any]) -> None:
 
 def _error_words(error: dict[str, float]) -> str:
     if "accuracy" in error:
-        commonest = error["accuracy_of_the_commonest_class"]
-        return f"{100 * error['accuracy']:.1f} % right (the commonest class: {100 * commonest:.1f} %)"
+        majority = error["accuracy_of_the_commonest_class"]
+        return f"{100 * error['accuracy']:.1f} % right (the commonest class: {100 * majority:.1f} %)"
     return (
         f"RMSE {error['rmse']:.4g} (guessing the mean: {error['rmse_of_the_mean']:.4g}), "
         f"mean absolute {error['mae']:.4g}, R² {error['r2']:.3f}"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from knotwork.atomic import atomic_file
 from knotwork.commands.output import print_json, require_free_file
 from knotwork.errors import DataError, MissingPackage
-from knotwork.whole import whole_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,7 +51,7 @@ def predict(
     del table
     predictions = _predictions(fitted, frame)
     if out is not None:
-        with whole_file(out) as fresh:
+        with atomic_file(out) as fresh:
             _write(predictions, fresh)
         if as_json:
             print_json({"rows": len(predictions), "saved": str(out)})

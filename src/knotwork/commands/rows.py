@@ -14,8 +14,8 @@ from knotwork.data.split import held_out, row_numbers
 from knotwork.errors import DataError
 
 if TYPE_CHECKING:
+    from knotwork.data.column_selection import ColumnSelection
     from knotwork.data.files import Table
-    from knotwork.data.roles import Roles
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,15 @@ class Rows:
     notes: tuple[str, ...] = ()
 
 
-def choose_rows(table: Table, target: str, roles: Roles, drop_missing: bool, test_size: float, seed: int) -> Rows:
+def choose_rows(
+    table: Table, target: str, column_selection: ColumnSelection, drop_missing: bool, test_size: float, seed: int
+) -> Rows:
     """Drop rows without a target, refuse (or drop) those with missing features, and hold a part out."""
     notes = []
     kept = ~table.missing(target)
     if not kept.all():
         notes.append(f"{table.rows - kept.sum()} of {table.rows} rows have no {target!r} and were dropped")
-    gaps = {name: int((table.missing(name) & kept).sum()) for name in roles.features}
+    gaps = {name: int((table.missing(name) & kept).sum()) for name in column_selection.features}
     gaps = {name: count for name, count in gaps.items() if count}
     if gaps and not drop_missing:
         raise missing_values(table.path, gaps, "drop those rows with --drop-missing, leave the columns out (--exclude)")
@@ -50,7 +52,7 @@ def choose_rows(table: Table, target: str, roles: Roles, drop_missing: bool, tes
         )
     if test_size == 0:
         return Rows(rows, rows[:0], tuple(notes))
-    held = _held_out(table, roles.features, rows, test_size, seed)
+    held = _held_out(table, column_selection.features, rows, test_size, seed)
     if len(rows) - held.sum() < 2 or not held.any():
         notes.append("too few different rows to hold any out: the error is that of the training rows")
         return Rows(rows, rows[:0], tuple(notes))

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any
 
 # Below this many touched values a second thread costs more to wake than it saves.
-LEAST_WORK = 400_000
+MIN_WORK = 400_000
 # Rows per block of the fixed summation order, and the most blocks there are.
-LEAST_BLOCK, MOST_BLOCKS = 32_768, 16
+MIN_BLOCK, MAX_BLOCKS = 32_768, 16
 
 
 def thread_count(n_jobs: int | None) -> int:
@@ -38,7 +38,7 @@ def row_blocks(n: int) -> list[tuple[int, int]]:
     [(0, 35000), (35000, 70000)]
     """
     blocks = 1
-    while blocks < MOST_BLOCKS and n >= 2 * blocks * LEAST_BLOCK:
+    while blocks < MAX_BLOCKS and n >= 2 * blocks * MIN_BLOCK:
         blocks *= 2  # a power of two, so that two, four or eight threads get equal shares
     return list(pairwise(n * b // blocks for b in range(blocks + 1)))
 
@@ -65,7 +65,7 @@ class Workers:
 
     def split(self, count: int, work: int) -> list[tuple[int, int]]:
         """Cut range(count) into as many equal parts as threads are worth waking for this much work."""
-        parts = max(1, min(self.threads, count, work // LEAST_WORK))
+        parts = max(1, min(self.threads, count, work // MIN_WORK))
         if parts == 1:
             return [(0, count)]
         edges = [count * k // parts for k in range(parts + 1)]

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.data.csv_errors import MISSING, find_junk, require_even_lines
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns, require_distinct
 from knotwork.data.pieces import Kind, Pieces, Values
-from knotwork.data.trouble import MISSING, find_junk, require_even_lines
 from knotwork.errors import DataError, MissingPackage
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class Table:
     """A table in memory.
 
     columns : numbers and booleans as float64, missing ones as NaN, text as pandas categories; columns of dates and of
-        more than ``MOST_TEXTS`` texts are not kept
+        more than ``MAX_TEXTS`` texts are not kept
     kinds : of every column that was read, in order, then of those skipped
     rows : their number
     described : how it was read, in words

@@ -15,7 +15,7 @@ Values: TypeAlias = "NDArray[np.float64] | pd.Categorical[Any]"
 Kind = Literal["number", "boolean", "text", "date", "skipped"]
 
 # Different texts of a column beyond which they are no categories; what was read of it is let go.
-MOST_TEXTS = 10_000
+MAX_TEXTS = 10_000
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Pieces:
             self.numbers.clear()
             self.texts.append(texts)
             self.distinct.update(texts.categories)
-            if len(self.distinct) > MOST_TEXTS:
+            if len(self.distinct) > MAX_TEXTS:
                 self.let_go = True
                 self.texts.clear()
         return True

@@ -20,8 +20,8 @@ from knotwork.pwl.selection import best_of, choose_size
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
-def _sizes(most: int) -> list[int]:
-    return [size for size in SIZES if size <= most]
+def _sizes(maximum: int) -> list[int]:
+    return [size for size in SIZES if size <= maximum]
 
 
 class MaxAffineRegressor(PiecewiseRegressor):

@@ -15,7 +15,7 @@ from knotwork.spline.model import Spline, hinges_of
 from knotwork.spline.result import SplineFit
 
 # Classes whose coefficients are shown side by side; more would not fit on a line.
-MOST_COLUMNS = 6
+MAX_COLUMNS = 6
 
 
 def summarise(fit: SplineFit) -> str:
@@ -44,7 +44,7 @@ def _text(
     table = Table(box=None, pad_edge=False)
     table.add_column("term")
     table.add_column("knot", justify="right")
-    several = len(headers) > MOST_COLUMNS
+    several = len(headers) > MAX_COLUMNS
     for header in ["greatest coefficient", "of"] if several else headers:
         table.add_column(header, justify="right")
     table.add_column(cost_header, justify="right")
@@ -52,8 +52,8 @@ def _text(
     def cells(betas: Floats) -> list[str]:
         if not several:
             return [f"{b:.6g}" for b in betas]
-        most = int(np.abs(betas).argmax())
-        return [f"{betas[most]:.6g}", headers[most]]
+        maximum = int(np.abs(betas).argmax())
+        return [f"{betas[maximum]:.6g}", headers[maximum]]
 
     table.add_row("(intercept)", "", *cells(spline.intercept), "")
     for term, betas, cost in zip(spline.terms, spline.coef, costs, strict=True):

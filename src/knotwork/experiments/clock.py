@@ -30,7 +30,7 @@ from knotwork.spline.fit import AUTO_KNOTS, FitOptions, fit_spline
 EPOCHS = 5
 
 
-def least_seconds(work: Callable[[], object], repeats: int) -> float:
+def min_seconds(work: Callable[[], object], repeats: int) -> float:
     """Least wall-clock of several calls, after one that is not counted."""
     work()
     times = []
@@ -63,9 +63,9 @@ def seconds(plan: Plan, where: str, data: str) -> dict[str, Any]:
         return converted_network(spline, rows.train, plan.widths, FILL["converted"], 0)
 
     return {
-        "spline": least_seconds(lambda: fit_start_spline(rows.train, rows.names, plan.widths[0]), plan.repeats),
-        "construct": least_seconds(convert, plan.repeats),
-        "construct_random": least_seconds(lambda: random_network(features, plan.widths, 0), plan.repeats),
+        "spline": min_seconds(lambda: fit_start_spline(rows.train, rows.names, plan.widths[0]), plan.repeats),
+        "construct": min_seconds(convert, plan.repeats),
+        "construct_random": min_seconds(lambda: random_network(features, plan.widths, 0), plan.repeats),
         "epoch_converted": epoch_seconds(convert, rows, plan, plan.repeats),
         "epoch_random": epoch_seconds(lambda: random_network(features, plan.widths, 0), rows, plan, plan.repeats),
         "rows": len(rows.train),
@@ -109,7 +109,7 @@ def fit_growth(plan: Plan, where: str) -> dict[str, Any]:
             # Without a threshold the forward pass takes all the terms it may.
             options = FitOptions(max_terms=size["m"], threshold=0.0, threads=1)
             fitted = fit_spline(rows.x, rows.y, options=options)
-            took = least_seconds(partial(fit_spline, rows.x, rows.y, options=options), max(3, plan.repeats // 3))
+            took = min_seconds(partial(fit_spline, rows.x, rows.y, options=options), max(3, plan.repeats // 3))
             # The spans allow so many knots, and no more are priced than the fit's most.
             spans, terms = fitted.selection.spans, len(fitted.selection.forward_terms) + 1
             knots = min(AUTO_KNOTS, (size["n"] - 2 * spans.endspan) // spans.minspan + 1)

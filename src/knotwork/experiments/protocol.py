@@ -154,12 +154,12 @@ def split(data: str, seed: int, scaling: str = "minmax") -> Split:
     held = round(VALIDATION_SHARE * for_training)
     validation, train, test = np.split(order, [held, for_training])
     if scaling == "minmax":
-        least, greatest = x[train].min(axis=0), x[train].max(axis=0)
-        x_centre, x_scale = least, np.where(greatest > least, greatest - least, 1.0)
+        minimum, maximum = x[train].min(axis=0), x[train].max(axis=0)
+        x_centre, x_scale = minimum, np.where(maximum > minimum, maximum - minimum, 1.0)
         y_centre, y_scale = float(y.min()), float(y.max() - y.min())
     else:
-        deviation = x[train].std(axis=0)
-        x_centre, x_scale = x[train].mean(axis=0), np.where(deviation > 0, deviation, 1.0)
+        std = x[train].std(axis=0)
+        x_centre, x_scale = x[train].mean(axis=0), np.where(std > 0, std, 1.0)
         y_centre, y_scale = float(y[train].mean()), float(y[train].std())
     seen = {row.tobytes() for row in x[order[:for_training]]}
     fresh = np.array([row.tobytes() not in seen for row in x[test]])

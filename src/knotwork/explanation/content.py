@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from knotwork.explanation.explanation import Explanation
 
 # How much of it is shown: a page is read by people.
-MOST_UNITS = 40
-MOST_STRONGEST = 10
-MOST_KNOTS = 300
-MOST_SURFACES = 12
-MOST_KNOT_ROWS = 12
-MOST_COLUMNS = 12
-MOST_ROWS = 200
+MAX_UNITS = 40
+MAX_STRONGEST = 10
+MAX_KNOTS = 300
+MAX_SURFACES = 12
+MAX_KNOT_ROWS = 12
+MAX_COLUMNS = 12
+MAX_ROWS = 200
 
 MEASURES = {
     "permutation": ("Permutation", "Rise in the model's error when the column's values are shuffled among the rows."),
@@ -65,7 +65,7 @@ def page_content(explanation: Explanation) -> dict[str, Any]:
 
 def largest(surfaces: Iterable[Surface]) -> list[Surface]:
     """Return the surfaces that move the prediction most."""
-    return sorted(surfaces, key=lambda s: -float(np.ptp(s.values, axis=(0, 1)).max()))[:MOST_SURFACES]
+    return sorted(surfaces, key=lambda s: -float(np.ptp(s.values, axis=(0, 1)).max()))[:MAX_SURFACES]
 
 
 def _short(values: Any) -> Any:
@@ -164,14 +164,14 @@ def _effect(effect: Effect) -> dict[str, Any]:
 def _row_columns(rows: Rows | None, order: list[str]) -> list[str]:
     if rows is None:
         return []
-    return [*([rows.response] if rows.y is not None else []), *order[:MOST_COLUMNS]]
+    return [*([rows.response] if rows.y is not None else []), *order[:MAX_COLUMNS]]
 
 
 def _knots(explanation: Explanation, order: list[str]) -> list[dict[str, Any]]:
     subject, rows = explanation.subject, explanation.rows
     if subject.spline is None:
         return []
-    columns = [subject.columns.index(name) for name in order[:MOST_COLUMNS]]
+    columns = [subject.columns.index(name) for name in order[:MAX_COLUMNS]]
 
     def values(row: int) -> list[Any]:
         if rows is None:
@@ -181,8 +181,8 @@ def _knots(explanation: Explanation, order: list[str]) -> list[dict[str, Any]]:
 
     return [
         {"feature": k.name, "value": k.value, "count": int(k.count),
-         "rows": [{"row": int(r), "values": values(int(r))} for r in k.rows[:MOST_KNOT_ROWS]]}
-        for k in explanation.knot_rows[:MOST_KNOTS]
+         "rows": [{"row": int(r), "values": values(int(r))} for r in k.rows[:MAX_KNOT_ROWS]]}
+        for k in explanation.knot_rows[:MAX_KNOTS]
     ]  # fmt: skip
 
 
@@ -227,8 +227,8 @@ def _drift(explanation: Explanation) -> dict[str, Any] | None:
         return None
     found = explanation.drift
     first = found.units[found.units["layer"] == 0].sort_values("strength_after", ascending=False, kind="stable")
-    known = first[first["origin"] == "spline"].head(MOST_UNITS)
-    others = first[first["origin"] != "spline"].head(max(8, MOST_UNITS - len(known)) if len(known) else MOST_UNITS)
+    known = first[first["origin"] == "spline"].head(MAX_UNITS)
+    others = first[first["origin"] != "spline"].head(max(8, MAX_UNITS - len(known)) if len(known) else MAX_UNITS)
     units = [*known["unit"], *others["unit"]]
     names = {(u["layer"], u["unit"]): _unit_name(u) for u in found.units.to_dict("records")}
     before, after = found.before[0][units], found.after[0][units]
@@ -243,7 +243,7 @@ def _drift(explanation: Explanation) -> dict[str, Any] | None:
     if woke:
         shown = ", ".join(woke[:5]) + (f" and {len(woke) - 5} more" if len(woke) > 5 else "")
         lead += f" Inputs that the spline did not use and the network does: {shown}."
-    strongest = found.units.sort_values("strength_after", ascending=False, kind="stable").head(MOST_STRONGEST)
+    strongest = found.units.sort_values("strength_after", ascending=False, kind="stable").head(MAX_STRONGEST)
     return {
         "lead": lead, "inputs": [str(name) for name in inputs.index],
         "units": [names[0, int(u)] for u in units],
@@ -318,8 +318,8 @@ def _rows(subject: Subject, rows: Rows | None) -> dict[str, Any]:
     if rows is None:
         return {"numbers": ["mean row"], "codes": background(subject, None).tolist(), "truth": None}
     chosen = np.arange(len(rows))
-    if len(rows) > MOST_ROWS:
-        chosen = np.sort(np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False))
+    if len(rows) > MAX_ROWS:
+        chosen = np.sort(np.random.default_rng(0).choice(len(rows), MAX_ROWS, replace=False))
     return {
         "numbers": [int(r) for r in chosen],
         "codes": rows.codes[chosen].tolist(),

@@ -77,8 +77,8 @@ def drift(subject: Subject) -> Drift:
     after = standardised_layers(subject.network, subject.coordinates)
     inputs_before, units_before = strengths([w for w, _ in before])
     inputs_after, units_after = strengths([w for w, _ in after])
-    greatest = max(float(inputs_before.max(initial=0)), float(inputs_after.max(initial=0)))
-    woke = (inputs_before <= SILENT * greatest) & (inputs_after > AWAKE * greatest)
+    maximum = max(float(inputs_before.max(initial=0)), float(inputs_after.max(initial=0)))
+    woke = (inputs_before <= SILENT * maximum) & (inputs_after > AWAKE * maximum)
     records: list[dict[str, Any]] = []
     for k, (strength, now) in enumerate(zip(units_before, units_after, strict=True)):
         (old, old_bias), (new, new_bias) = before[k], after[k]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 REPEATS = 5
-MOST_ROWS = 2000
+MAX_ROWS = 2000
 
 
 def importances(subject: Subject, rows: Rows | None, random_state: int | None = 0) -> pd.DataFrame:
@@ -116,8 +116,8 @@ def _permutation(subject: Subject, rows: Rows, random_state: int | None) -> Floa
 
     assert rows.y is not None
     chosen: Any = slice(None)
-    if len(rows) > MOST_ROWS:
-        chosen = np.random.default_rng(random_state).choice(len(rows), MOST_ROWS, replace=False)
+    if len(rows) > MAX_ROWS:
+        chosen = np.random.default_rng(random_state).choice(len(rows), MAX_ROWS, replace=False)
     found = permutation_importance(
         _Codes(subject), rows.codes[chosen], rows.y[chosen], n_repeats=REPEATS, random_state=random_state
     )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # Rows remembered per knot, as in a fit: a knot of a coarse column may have millions.
-MOST_ROWS = 1000
+MAX_ROWS = 1000
 # Units in the last place of a column's largest value, within which a value is a knot.
 ROUNDING = 8
 
@@ -50,7 +50,7 @@ def knots(subject: Subject, rows: Rows | None) -> tuple[KnotRows, ...]:
         # The knots of a pipeline were data values until they went through its scaling and back.
         near = ROUNDING * np.spacing(np.abs(column).max())
         at = np.flatnonzero(np.abs(column - value) <= near)
-        result.append(KnotRows(feature, names[feature], value, at.size, at[:MOST_ROWS]))
+        result.append(KnotRows(feature, names[feature], value, at.size, at[:MAX_ROWS]))
     return tuple(result)
 
 

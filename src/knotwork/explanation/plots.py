@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ACCENT, QUIET, WARM = "#0b7a75", "#8a949e", "#c2571a"
 # Without being told which, the most important ones: more are a poster.
-MOST_EFFECTS = 9
+MAX_EFFECTS = 9
 COLUMNS = 3
 
 
@@ -36,9 +36,9 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return axes
 
 
-def _plain(name: str, most: int = 40) -> str:
+def _plain(name: str, maximum: int = 40) -> str:
     """Return a name without dollars that matplotlib would read as mathematics, and not longer than a label."""
-    short = name if len(name) <= most else name[: most - 1] + "…"
+    short = name if len(name) <= maximum else name[: maximum - 1] + "…"
     return short.replace("$", r"\$")
 
 
@@ -65,7 +65,7 @@ def plot_effects(explanation: Explanation, columns: list[str] | None, output: in
             order = [str(name) for name in explanation.importances.index]
         except DataError:
             order = list(effects)
-        columns = [name for name in order if effects[name].size > 0][:MOST_EFFECTS] or order[:1]
+        columns = [name for name in order if effects[name].size > 0][:MAX_EFFECTS] or order[:1]
     unknown = [name for name in columns if name not in effects]
     if unknown:
         raise DataError(f"columns must be among those of the table, got {unknown[0]!r}; there are {', '.join(effects)}")

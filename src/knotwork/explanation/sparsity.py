@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from knotwork.data.coordinates import Coordinates
 
 # Rows that the errors of a path of smaller networks are measured on.
-MOST_ROWS = 5000
+MAX_ROWS = 5000
 # Shares of the weights to try.
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
@@ -115,8 +115,8 @@ def sparsity(subject: Subject, rows: Rows | None) -> pd.DataFrame:
         raise DataError(f"sparsity is a network's, a {subject.kind} has none; explain a SplineNetRegressor")
     coordinates = coordinates_for(subject, rows)
     sizes = np.abs(np.concatenate([w.ravel() for w, _ in standardised_layers(subject.network, coordinates)]))
-    if rows is not None and len(rows) > MOST_ROWS:
-        chosen = np.random.default_rng(0).choice(len(rows), MOST_ROWS, replace=False)
+    if rows is not None and len(rows) > MAX_ROWS:
+        chosen = np.random.default_rng(0).choice(len(rows), MAX_ROWS, replace=False)
         y = None if rows.y is None else rows.y[chosen]
         rows = Rows(rows.matrix[chosen], rows.codes[chosen], y, rows.response)
     records = []

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from knotwork.explanation.explanation import Explanation
 
-MOST = 12
+MAX_ROWS = 12
 
 
 def sections(explanation: Explanation) -> Iterator[tuple[str, pd.DataFrame]]:
@@ -28,12 +28,12 @@ def sections(explanation: Explanation) -> Iterator[tuple[str, pd.DataFrame]]:
     if not found.empty:
         yield "Quality", found.rename_axis("")
     with suppress(DataError):
-        yield "What matters", explanation.importances.head(MOST)
+        yield "What matters", explanation.importances.head(MAX_ROWS)
     with suppress(DataError):
         frame = explanation.knots.drop(columns="rows").rename(columns={"count": "rows"})
-        yield "Knots", frame.set_index("feature").head(MOST)
+        yield "Knots", frame.set_index("feature").head(MAX_ROWS)
     if explanation.subject.start is not None and explanation.subject.coordinates is not None:
-        inputs = explanation.drift.inputs.sort_values("strength_after", ascending=False, kind="stable").head(MOST)
+        inputs = explanation.drift.inputs.sort_values("strength_after", ascending=False, kind="stable").head(MAX_ROWS)
         shown = inputs.rename(columns={"strength_before": "before", "strength_after": "after", "woke_up": "woke up"})
         yield "What training changed: strength of the inputs", shown
 

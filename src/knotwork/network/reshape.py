@@ -28,16 +28,16 @@ from knotwork.network.chain import Chain, Layer, build, placement, read_chain
 
 FILLS = ("hinge", "random", "zero")
 # Rows looked at to place new units: quantiles to a few percent are enough, and all rows would cost more than a spline.
-MOST_ROWS = 128
+MAX_ROWS = 128
 # Rows made up for that when there are none.
 MADE_UP_ROWS = 512
 # Error per layer, in units of the output, at which a value is still carried (softplus is a line beyond its threshold).
-LEAST_CARRIED = 1e-6
+MIN_CARRIED = 1e-6
 # New units behind the first layer read new units alone, if there are this many. A spline's own units are steep far out,
 # where few rows are: what reads them may say anything about a row beyond the others once it is trained.
-LEAST_NEW_INPUTS = 8
+MIN_NEW_INPUTS = 8
 # Share of the others' variation below which new units do not read a unit: the tails of smooth ones may be 1e-60.
-LEAST_READ = 1e-6
+MIN_READ = 1e-6
 
 
 def widen(
@@ -159,11 +159,11 @@ def _rows(chain: Chain, X: ArrayLike) -> Tensor:
     if not np.isfinite(matrix).all():
         raise NetworkError("X must be finite, got NaN or inf; leave those rows out")
     # Distinct rows: what is placed does not depend on the order of the rows or on how often one is repeated.
-    if len(matrix) > MOST_ROWS:
+    if len(matrix) > MAX_ROWS:
         numbers = row_numbers(matrix, seed=0)
         distinct = np.unique(numbers)
-        if distinct.size > MOST_ROWS:
-            matrix = matrix[numbers < distinct[MOST_ROWS]]
+        if distinct.size > MAX_ROWS:
+            matrix = matrix[numbers < distinct[MAX_ROWS]]
     matrix = np.unique(matrix, axis=0)
     return torch.from_numpy(np.ascontiguousarray(chain.coordinates.features(matrix)))
 
@@ -193,7 +193,7 @@ def _lengthen(chain: Chain, layers: int, by_units: bool) -> Chain:
         same = Layer(torch.eye(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64))
         return chain.with_layers([*chain.hidden, *(same,) * layers, chain.output])
     rule = chain.activation
-    if rule.kind is Kind.BOXED or rule.line_error > LEAST_CARRIED:
+    if rule.kind is Kind.BOXED or rule.line_error > MIN_CARRIED:
         raise NetworkError(
             f"{type(rule.module).__name__} cannot carry a value of unknown size through another layer exactly; "
             f"keep the depth, or convert with relu, leaky_relu, prelu, softplus, silu or gelu"
@@ -224,9 +224,9 @@ def _fill(
             if k == 0 and fill == "hinge":
                 weight[old:], bias[old:] = _hinges(rows, width - old, rng)
             else:
-                read = before - new_inputs if new_inputs >= LEAST_NEW_INPUTS else 0
+                read = before - new_inputs if new_inputs >= MIN_NEW_INPUTS else 0
                 weight[old:, read:], bias[old:] = _random(
-                    rows[:, read:], width - old, latest, rng, least=0.0 if k == 0 else LEAST_READ
+                    rows[:, read:], width - old, latest, rng, minimum=0.0 if k == 0 else MIN_READ
                 )
         new_inputs = width - old
         hidden.append(Layer(weight, bias))
@@ -263,15 +263,15 @@ def _hinges(rows: Tensor, count: int, rng: np.random.Generator) -> tuple[Tensor,
 
 
 def _random(
-    rows: Tensor, count: int, latest: float, rng: np.random.Generator, least: float = 0.0
+    rows: Tensor, count: int, latest: float, rng: np.random.Generator, minimum: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Random directions of the standardised inputs, each bending at a random inner quantile of the rows.
 
-    Inputs that vary less than ``least`` of what the others do are left out.
+    Inputs that vary less than ``minimum`` of what the others do are left out.
     """
     x = rows.numpy()
     spread = _spread(x)
-    spread = np.where(spread >= least * spread.max(), spread, 0.0)
+    spread = np.where(spread >= minimum * spread.max(), spread, 0.0)
     used = spread > 0 if spread.any() else np.ones(len(spread), dtype=bool)
     direction = np.where(used, rng.normal(size=(count, x.shape[1])), 0.0)
     direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-300)
@@ -281,8 +281,8 @@ def _random(
     if not spread.any():  # equal rows have no inside
         return torch.from_numpy(weight), torch.from_numpy(1 - bends)
     # Most rows may share the greatest value: face the others.
-    most, least = values.max(axis=1), values.min(axis=1)
-    signs = np.where(most - bends > 1e-9 * (most - least), 1.0, -1.0)
+    maximum, minimum = values.max(axis=1), values.min(axis=1)
+    signs = np.where(maximum - bends > 1e-9 * (maximum - minimum), 1.0, -1.0)
     return torch.from_numpy(signs[:, None] * weight), torch.from_numpy(-signs * bends)
 
 
@@ -300,5 +300,5 @@ def _quantiles(values: Floats, shares: Floats) -> Floats:
 def _spread(x: Floats) -> Floats:
     """Standard deviation of the columns, zero for those that vary by no more than rounding."""
     largest = np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
-    deviation: Floats = (x / largest).std(axis=0)
-    return np.where(deviation > 1e-12, deviation * largest, 0.0)
+    std: Floats = (x / largest).std(axis=0)
+    return np.where(std > 1e-12, std * largest, 0.0)

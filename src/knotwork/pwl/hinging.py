@@ -15,13 +15,13 @@ from knotwork.pwl.maxaffine import FitRules, Rows, affine_fit, fit_max_affine
 from knotwork.pwl.maxsum import MaxSum
 
 # A hinge has to lower the RSS by this share of what it was to begin with.
-LEAST_GAIN = 1e-4
+MIN_GAIN = 1e-4
 # Keeps columns that depend on each other from blowing up.
-LEAST_RIDGE = 1e-8
+MIN_RIDGE = 1e-8
 
 
-def fit_hinges(rows: Rows, most: int, rules: FitRules) -> list[MaxSum]:
-    """Add hinges greedily: return the fits with 0, 1, … hinges, ``most`` at the utmost.
+def fit_hinges(rows: Rows, maximum: int, rules: FitRules) -> list[MaxSum]:
+    """Add hinges greedily: return the fits with 0, 1, … hinges, ``maximum`` at the utmost.
 
     >>> x = np.linspace(-1, 1, 41)
     >>> rows = Rows(np.column_stack([np.ones(41), x]), np.maximum(x - 0.2, 0), np.ones(41), [np.array([0, 40])])
@@ -34,7 +34,7 @@ def fit_hinges(rows: Rows, most: int, rules: FitRules) -> list[MaxSum]:
     current, rss = _refit(rows, base, directions, rules)
     first = rss
     fits = [current]
-    for _ in range(most):
+    for _ in range(maximum):
         residual = rows.y - current(rows.Z[:, 1:])
         trials = []
         for sign in (1.0, -1.0):
@@ -44,7 +44,7 @@ def fit_hinges(rows: Rows, most: int, rules: FitRules) -> list[MaxSum]:
         if not trials:
             break
         fit, error = min(trials, key=lambda trial: trial[1])
-        if not error < rss - LEAST_GAIN * first:
+        if not error < rss - MIN_GAIN * first:
             break
         current, rss = fit, error
         directions = current.theta[1:]
@@ -63,7 +63,7 @@ def _refit(rows: Rows, base: Floats, directions: Floats, rules: FitRules) -> tup
     basis = np.hstack([rows.Z, hinges])
     share = rows.weight / rows.weight.sum()
     d = rows.Z.shape[1]
-    penalty = np.r_[np.full(d, LEAST_RIDGE), np.full(len(directions), max(rules.ridge, LEAST_RIDGE))]
+    penalty = np.r_[np.full(d, MIN_RIDGE), np.full(len(directions), max(rules.ridge, MIN_RIDGE))]
     gram = (basis * share[:, None]).T @ basis + np.diag(penalty)
     coef = np.linalg.solve(gram, basis.T @ (share * (rows.y - rows.Z @ base)))
     coef[:d] += base

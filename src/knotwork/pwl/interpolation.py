@@ -13,7 +13,7 @@ from knotwork.pwl.lattice import LatticePWL
 from knotwork.spline.model import Hinge, Linear, Spline, Term
 
 # Simplices of a triangulation that are still turned into a lattice: the sets grow with their square at least.
-MOST_SIMPLICES = 200
+MAX_SIMPLICES = 200
 
 
 def table_spline(xp: ArrayLike, fp: ArrayLike, *, name: str = "x") -> Spline:
@@ -81,9 +81,9 @@ def interpolator_lattice(interpolator: Any) -> LatticePWL:
             f"{type(interpolator).__name__}; use it with the same points, or a table (xp, fp) in one dimension"
         )
     triangulation = interpolator.tri
-    if len(triangulation.simplices) > MOST_SIMPLICES:
+    if len(triangulation.simplices) > MAX_SIMPLICES:
         raise DataError(
-            f"a triangulation becomes a lattice up to {MOST_SIMPLICES} simplices, got {len(triangulation.simplices)}; "
+            f"a triangulation becomes a lattice up to {MAX_SIMPLICES} simplices, got {len(triangulation.simplices)}; "
             f"use fewer points, or fit kw.DCMaxAffineRegressor to them"
         )
     values = np.asarray(interpolator.values, dtype=np.float64).reshape(len(triangulation.points), -1)

@@ -14,7 +14,7 @@ from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
 
 # Pieces beyond which a sum is not multiplied out into a lattice.
-MOST_PIECES = 20_000
+MAX_PIECES = 20_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,9 +95,9 @@ class MaxSum:
             up = [self.theta[list(g)] * c for g, c in zip(self.groups, self.coef[:, k], strict=True) if c > 0]
             down = [self.theta[list(g)] * c for g, c in zip(self.groups, self.coef[:, k], strict=True) if c < 0]
             count = int(np.prod([float(len(part)) for part in (*up, *down)]))
-            if len(rows) + count > MOST_PIECES:
+            if len(rows) + count > MAX_PIECES:
                 raise DataError(
-                    f"a lattice is written out up to {MOST_PIECES} pieces, this sum has {count:.3g} of them; "
+                    f"a lattice is written out up to {MAX_PIECES} pieces, this sum has {count:.3g} of them; "
                     f"to_network takes the sum as it is"
                 )
             sets = []

@@ -90,9 +90,9 @@ class Candidates:
     base : (C,) the norms beside the intercept alone
     """
 
-    def __init__(self, partner: NDArray[np.int64], norms: Floats, cross: Floats, dots: Floats, most: int) -> None:
+    def __init__(self, partner: NDArray[np.int64], norms: Floats, cross: Floats, dots: Floats, maximum: int) -> None:
         self._partner, self._size = partner, 0
-        self._q = np.empty((most, norms.size))  # products with the columns of the span, of which ``_size`` are there
+        self._q = np.empty((maximum, norms.size))  # products with the columns of the span, of which ``_size`` are there
         self.norms, self.cross, self.dots = norms.copy(), cross.copy(), dots.copy()
         self.base, self._new = self.norms.copy(), np.empty(2 * STRIP)
 

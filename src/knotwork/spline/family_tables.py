@@ -23,22 +23,22 @@ NOTHING = 1e-10
 
 
 @compiled
-def _open(slots, mass, norms, responses, least_mass, size, place, known):  # type: ignore[no-untyped-def]
+def _open(slots, mass, norms, responses, min_mass, size, place, known):  # type: ignore[no-untyped-def]
     """Fill slots with new families, (slots, …, 2, C)."""
     for s in range(slots.size):
-        slot, n, greatest = slots[s], 0, 0.0
+        slot, n, maximum = slots[s], 0, 0.0
         known[slot] = 0.0
         for i in range(mass.shape[2]):
-            greatest = max(greatest, norms[s, 0, i], norms[s, 1, i])
+            maximum = max(maximum, norms[s, 0, i], norms[s, 1, i])
         for i in range(mass.shape[2]):
-            if min(mass[s, 0, i], mass[s, 1, i]) < least_mass:
+            if min(mass[s, 0, i], mass[s, 1, i]) < min_mass:
                 continue
             own = known[slot, n // STRIP]
             for side in range(2):
                 j = side * STRIP + n % STRIP
                 own[j] = norms[s, side, i]
                 # A child that is zero on the rows has a norm of rounding errors; nothing is left of it beside any span.
-                own[BASE + j] = np.inf if own[j] <= NOTHING * greatest else 0.0
+                own[BASE + j] = np.inf if own[j] <= NOTHING * maximum else 0.0
                 for k in range(responses.shape[1]):
                     own[DOTS + k * BOTH + j] = responses[s, k, side, i]
             place[slot, n] = i
@@ -107,12 +107,12 @@ def _score(known, collinear, room, score):  # type: ignore[no-untyped-def]
             score[2 * STRIP + i] += rest * rest
     for i in range(STRIP):
         first, second, cross = known[i], known[STRIP + i], known[CROSS + i]
-        beside = second - cross / first * cross
-        least, other_least = collinear * known[BASE + i], collinear * known[BASE + STRIP + i]
-        above = score[i] / first if (first >= least) & (first > 0.0) else 0.0
-        below = score[STRIP + i] / second if (second >= other_least) & (second > 0.0) else 0.0
-        are_new = (above > 0.0) & (below > 0.0) & (beside >= other_least) & (beside > 0.0) & (room >= 2)
-        both = above + score[2 * STRIP + i] / beside if are_new else 0.0
+        others = second - cross / first * cross
+        minimum, other_minimum = collinear * known[BASE + i], collinear * known[BASE + STRIP + i]
+        above = score[i] / first if (first >= minimum) & (first > 0.0) else 0.0
+        below = score[STRIP + i] / second if (second >= other_minimum) & (second > 0.0) else 0.0
+        are_new = (above > 0.0) & (below > 0.0) & (others >= other_minimum) & (others > 0.0) & (room >= 2)
+        both = above + score[2 * STRIP + i] / others if are_new else 0.0
         score[i], score[STRIP + i], score[2 * STRIP + i] = above, below, both
         score[3 * STRIP + i] = both if both > 0.0 else max(above, below)
 
@@ -125,7 +125,7 @@ class FamilyTables:
     drops : (slots,) the RSS drop of that step
     """
 
-    def __init__(self, slots: int, candidates: int, responses: int, most: int, collinear: float) -> None:
+    def __init__(self, slots: int, candidates: int, responses: int, maximum: int, collinear: float) -> None:
         strips = -(-candidates // STRIP)
         self._collinear = collinear
         self.best = np.empty((slots, 2), np.int64)
@@ -133,12 +133,12 @@ class FamilyTables:
         self._size, self.place = np.zeros(slots, np.int64), np.empty((slots, candidates), np.int64)
         self._known = np.empty((slots, strips, DOTS + responses * BOTH))
         # As in ``Candidates``, without gaps: the children above their knots, then those below.
-        self._q = np.empty((slots, most * 2 * candidates))
+        self._q = np.empty((slots, maximum * 2 * candidates))
 
-    def open(self, slots: NDArray[np.int64], opening: ChildOpening, least_mass: float) -> None:
-        """Fill slots with new families; ``least_mass`` observations make a child."""
+    def open(self, slots: NDArray[np.int64], opening: ChildOpening, min_mass: float) -> None:
+        """Fill slots with new families; ``min_mass`` observations make a child."""
         _open(
-            slots, opening.mass, opening.norms, opening.responses, least_mass, self._size, self.place, self._known
+            slots, opening.mass, opening.norms, opening.responses, min_mass, self._size, self.place, self._known
         )  # fmt: skip
 
     def absorb(

@@ -172,8 +172,8 @@ def _interactions(options: FitOptions, degree: int, columns: Floats, spans: Span
         product=options.interaction == "product",
         max_parents=options.max_parents,
         features=features,
-        least=columns.min(axis=1),
-        least_mass=float(spans.endspan),
+        minimum=columns.min(axis=1),
+        min_mass=float(spans.endspan),
     )
 
 

@@ -58,7 +58,7 @@ class ForwardPass:
 
 
 @compiled
-def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, collinear, jump_limit, room):  # type: ignore[no-untyped-def]
+def _best_candidate(offsets, norms, cross, dots, base, minimum, bend_gain, collinear, jump_limit, room):  # type: ignore[no-untyped-def]
     """Return (position, RSS drop) of the best next step; a feature's own position means that it enters linearly.
 
     norms, cross, dots : of the candidates' parts outside the span; base : the norms they had beside the intercept.
@@ -70,7 +70,7 @@ def _best_candidate(offsets, norms, cross, dots, base, least, bend_gain, colline
     p = len(dots)
     for f in range(offsets.size - 1):
         x = offsets[f]
-        free = norms[x] > least[f]
+        free = norms[x] > minimum[f]
         drop_x = 0.0
         own, own_drop = -1, 0.0
         if free:
@@ -113,24 +113,24 @@ class _Search:
         self._own = self.grid.linear[self.grid.feature]  # position of each candidate's own feature
         self._linear_products: dict[int, Floats] = {}
         responses = self.opening.responses.shape[1]
-        most = max_terms + 1
+        maximum = max_terms + 1
         self._columns = 0  # of the span
-        self._factor = np.zeros((most, most))
-        self._projection = np.zeros((most, responses))
-        self._mix = np.eye(most)  # the terms, as columns, in the raw columns of the span
-        self._table = Candidates(self._own, self.opening.norms, self.opening.cross, self.opening.responses.T, most)
+        self._factor = np.zeros((maximum, maximum))
+        self._projection = np.zeros((maximum, responses))
+        self._mix = np.eye(maximum)  # the terms, as columns, in the raw columns of the span
+        self._table = Candidates(self._own, self.opening.norms, self.opening.cross, self.opening.responses.T, maximum)
         self._families = None
         if interactions is not None:
-            self._families = Families(rows, self.opening, interactions, most, rules.collinear)
+            self._families = Families(rows, self.opening, interactions, maximum, rules.collinear)
         self.slopes = np.ones(len(scale)) if self._families is None else self._families.slopes
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
         self._extend([(np.empty(0), self.opening.total, np.zeros(responses))], 0.0)
         self._absorb([()], (), self.opening.sums[None])
-        self._least = rules.in_span * self._table.base[self.grid.linear]
+        self._minimum = rules.in_span * self._table.base[self.grid.linear]
         if rules.in_span_raw > 0:
             with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
-                self._least = np.maximum(self._least, rules.in_span_raw * scale**2)
+                self._minimum = np.maximum(self._minimum, rules.in_span_raw * scale**2)
 
     @property
     def is_full(self) -> bool:
@@ -139,12 +139,12 @@ class _Search:
 
     def best(self) -> Move | None:
         """Return the best next step, None if no candidate improves the fit."""
-        early = self.counter < self.rules.settled
+        early = self.counter < self.rules.early_columns
         collinear = self.rules.collinear_early if early else self.rules.collinear
         room, table = self.max_terms - self.counter, self._table
         position, drop = _best_candidate(
-            self.grid.offsets, table.norms, table.cross, table.dots, table.base, self._least,
-            1 + self.rules.bend_gain, collinear, self.rules.greatest_jump * self.last_drop, room,
+            self.grid.offsets, table.norms, table.cross, table.dots, table.base, self._minimum,
+            1 + self.rules.bend_gain, collinear, self.rules.max_jump * self.last_drop, room,
         )  # fmt: skip
         best = Move(drop, self._terms_of(position), position) if position >= 0 else None
         if self._families is not None:
@@ -178,7 +178,7 @@ class _Search:
     def _is_free(self, position: int) -> bool:
         """Whether the feature of a candidate is not in the span yet."""
         f = self.grid.feature[position]
-        return bool(self._table.norms[self._own[position]] > self._least[f])
+        return bool(self._table.norms[self._own[position]] > self._minimum[f])
 
     def _terms_of(self, position: int) -> tuple[Hinges, ...]:
         f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])

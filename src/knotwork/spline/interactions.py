@@ -39,8 +39,8 @@ class Interactions:
     product: bool
     max_parents: int
     features: NDArray[np.bool_]
-    least: Floats
-    least_mass: float
+    minimum: Floats
+    min_mass: float
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,17 @@ class Move:
 class Families:
     """All parents that may have children now, each in a slot."""
 
-    def __init__(self, rows: RowSums, opening: Opening, options: Interactions, most: int, collinear: float) -> None:
+    def __init__(self, rows: RowSums, opening: Opening, options: Interactions, maximum: int, collinear: float) -> None:
         self._options = options
         linear = rows.grid.linear
         variance = opening.norms[linear] / opening.total - (opening.sums[linear] / opening.total) ** 2
-        self._grid = child_candidates(rows.grid, CHILD_KNOTS, np.where(variance > 0, options.least, np.nan))
+        self._grid = child_candidates(rows.grid, CHILD_KNOTS, np.where(variance > 0, options.minimum, np.nan))
         self._bends = np.diff(rows.grid.offsets) > 1
         # In deviations, features of any units are comparable under the minimum.
         self.slopes: Floats = 1 / np.sqrt(np.where(variance > 0, variance, 1.0))
-        slots = min(options.max_parents, most)
-        self._sums = rows.children(self._grid, self.slopes, options.product, slots, options.least_mass)
-        self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], most, collinear)
+        slots = min(options.max_parents, maximum)
+        self._sums = rows.children(self._grid, self.slopes, options.product, slots, options.min_mass)
+        self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], maximum, collinear)
         self._slots: dict[Hinges, int] = {}
         self._free = list(range(slots))
 
@@ -119,8 +119,8 @@ class Families:
             absorb(np.array(list(self._slots.values()), np.int64), first)
         if new:
             slots = np.array([self._free.pop() for _ in new], np.int64)
-            opening = self._sums.open(slots, new, np.array([self._features_beside(parent) for parent in new]))
-            self._tables.open(slots, opening, self._options.least_mass)
+            opening = self._sums.open(slots, new, np.array([self._other_features(parent) for parent in new]))
+            self._tables.open(slots, opening, self._options.min_mass)
             absorb(slots, 0)
             self._slots |= dict(zip(new, slots.tolist(), strict=True))
 
@@ -131,7 +131,7 @@ class Families:
             self._free.append(self._slots.pop(weakest))
             self._sums.close(self._free[-1])
 
-    def _features_beside(self, parent: Hinges) -> NDArray[np.bool_]:
+    def _other_features(self, parent: Hinges) -> NDArray[np.bool_]:
         features = self._options.features.copy()
         features[[f for f, _, _ in parent]] = False
         return features
@@ -143,4 +143,4 @@ class Families:
         ((f, _, sign), *_) = term
         if sign != 0:
             return term
-        return None if self._bends[f] else ((f, float(self._options.least[f]), 1),)
+        return None if self._bends[f] else ((f, float(self._options.minimum[f]), 1),)

@@ -57,13 +57,13 @@ def _deal(x, segment, low, base, factor, cell_of, end, out):  # type: ignore[no-
     """
     size = x.size
     if segment.size == 0:
-        least, most = x[0], x[0]
+        minimum, maximum = x[0], x[0]
         for i in range(size):
-            least = x[i] if x[i] < least else least
-            most = x[i] if x[i] > most else most
-        scale = (size - 1) / (most - least) if most > least else 0.0
+            minimum = x[i] if x[i] < minimum else minimum
+            maximum = x[i] if x[i] > maximum else maximum
+        scale = (size - 1) / (maximum - minimum) if maximum > minimum else 0.0
         for i in range(size):
-            cell_of[i] = np.int32((x[i] - least) * scale)
+            cell_of[i] = np.int32((x[i] - minimum) * scale)
     else:
         for i in range(size):
             s = segment[i]
@@ -213,22 +213,22 @@ def choose_candidates(
     return _lay_out(knots)
 
 
-def child_candidates(grid: CandidateGrid, most: int, least: Floats) -> CandidateGrid:
-    """Choose the knots of interactions: at most ``most`` of a feature's knots, evenly spread over those there are.
+def child_candidates(grid: CandidateGrid, maximum: int, minimum: Floats) -> CandidateGrid:
+    """Choose the knots of interactions: at most ``maximum`` of a feature's knots, evenly spread over those there are.
 
     A feature without knots, one of two values, say, bends nothing on its own, but beside another it tells rows apart:
     it gets its least value (d,) as a knot, unless that is NaN.
 
     >>> grid = CandidateGrid(np.array([0, 6, 7]), np.array([0.0, 1, 2, 3, 4, 5, 0]), np.array([0, 0, 0, 0, 0, 0, 1]))
-    >>> child_candidates(grid, 3, least=np.array([-9.0, -1.0])).knots
+    >>> child_candidates(grid, 3, minimum=np.array([-9.0, -1.0])).knots
     array([ 0.,  1.,  3.,  5.,  0., -1.])
     """
     knots: list[Floats] = []
     for f, (first, last) in enumerate(itertools.pairwise(grid.offsets)):
         count = last - first - 1
-        places = np.arange(count) if count <= most else np.arange(most) * (count - 1) // max(most - 1, 1)
+        places = np.arange(count) if count <= maximum else np.arange(maximum) * (count - 1) // max(maximum - 1, 1)
         chosen = grid.knots[first + 1 + places]
-        knots.append(least[f : f + 1] if count == 0 and not np.isnan(least[f]) else chosen)
+        knots.append(minimum[f : f + 1] if count == 0 and not np.isnan(minimum[f]) else chosen)
     return _lay_out(knots)
 
 

@@ -20,7 +20,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.forward import Step
-from knotwork.spline.logits import SETTLED, LogitFit, fit_logits
+from knotwork.spline.logits import TOLERANCE, LogitFit, fit_logits
 from knotwork.spline.model import Spline, Term
 from knotwork.spline.result import Knot, SplineFit
 
@@ -122,9 +122,9 @@ def fit_terms(
     *,
     weights: Floats | None = None,
     ridge: float = 0.1,
-    settled: float = SETTLED,
+    tolerance: float = TOLERANCE,
 ) -> LogitFit:
-    """Fit the logits of terms, until a step promises no more than a share ``settled`` of the objective."""
+    """Fit the logits of terms, until a step promises no more than a share ``tolerance`` of the objective."""
     terms = search.spline.terms
     basis = evaluate_terms(terms, X)
     weight = np.ones(len(X)) if weights is None else weights
@@ -132,7 +132,7 @@ def fit_terms(
         search.coordinates.x_scale[term.features[0]] if len(term.features) == 1 else _std(column, weight) or 1.0
         for term, column in zip(terms, basis.T, strict=True)
     ]
-    return fit_logits(basis, codes, classes, weight, ridge, np.array(units), settled)
+    return fit_logits(basis, codes, classes, weight, ridge, np.array(units), tolerance)
 
 
 def class_shares(codes: NDArray[np.intp], classes: int, weights: Floats | None) -> Floats:

@@ -23,12 +23,12 @@ from knotwork.arrays import CHUNK, Floats
 # Rows' values in single or double precision.
 Array = NDArray[np.floating]
 
-MOST_STEPS = 100
+MAX_STEPS = 100
 # A step whose promised gain is below this share of the objective is the last.
-SETTLED = 1e-6
+TOLERANCE = 1e-6
 # Conjugate gradients for a step end when this share of the squared slope is left.
 SOLVED = 0.15
-MOST_PRODUCTS = 100
+MAX_PRODUCTS = 100
 # What guides them is renewed after a step that took more products than this share of the columns; half of that for two
 # classes, which share theirs.
 STALE = 0.15
@@ -60,13 +60,13 @@ class LogitFit:
     theta: Floats
     probabilities: Array
     log_likelihood: float
-    guide: Floats
+    preconditioner: Floats
     null_log_likelihood: float
 
-    def refit(self, ridge: float, settled: float = SETTLED) -> LogitFit:
+    def refit(self, ridge: float, tolerance: float = TOLERANCE) -> LogitFit:
         """Fit with another ridge, beginning with these coefficients."""
         problem = self.problem.with_ridge(ridge)
-        found = problem.newton(self.theta, self.probabilities, self.log_likelihood, self.guide, settled)
+        found = problem.newton(self.theta, self.probabilities, self.log_likelihood, self.preconditioner, tolerance)
         return LogitFit(problem, *found, self.null_log_likelihood)
 
     @cached_property
@@ -133,7 +133,7 @@ def fit_logits(
     weights: Floats,
     ridge: float,
     units: Floats,
-    settled: float = SETTLED,
+    tolerance: float = TOLERANCE,
 ) -> LogitFit:
     """Maximise Σ w·log p(code) − ridge/2·Σθ² over the logits of a basis (N, M); the intercept is free.
 
@@ -145,11 +145,11 @@ def fit_logits(
     >>> fit.intercept.round(4) + 0.0, fit.coef.round(4)           # even odds at 0, three to one at 1
     (array([0.]), array([[1.0986]]))
     """
-    precision = np.float64 if settled < COARSE else _rough(len(basis), 1 + basis.shape[1])
+    precision = np.float64 if tolerance < COARSE else _rough(len(basis), 1 + basis.shape[1])
     problem = _Problem.of(basis, codes, classes, weights, ridge, units, precision)
     start = problem.start()
     null = problem.evaluate(start)
-    found = problem.newton(start, *null, problem.first_inverses(null[0]), settled)
+    found = problem.newton(start, *null, problem.first_inverses(null[0]), tolerance)
     return LogitFit(problem, *found, null[1])
 
 
@@ -219,7 +219,7 @@ class _Problem:
         residual[self.codes, np.arange(residual.shape[1])] -= 1.0
         return self._spread(residual) + self.penalty[:, None] * theta
 
-    def curved(self, direction: Floats, probabilities: Array) -> Floats:
+    def hessian_product(self, direction: Floats, probabilities: Array) -> Floats:
         """Return the Hessian's product with a direction: (1 + M, K − 1)."""
         change = self._logits(direction)
         change *= probabilities
@@ -268,19 +268,19 @@ class _Problem:
     def _gram(self, weights: Array, precision: Any) -> Floats:
         """Return the penalised sum of outer products of the columns, in some precision."""
         columns, n = self.columns.shape
-        most = max(float(weights.max()), np.finfo(float).tiny)
-        root = np.sqrt((weights / most).clip(0.0)).astype(precision)
+        maximum = max(float(weights.max()), np.finfo(float).tiny)
+        root = np.sqrt((weights / maximum).clip(0.0)).astype(precision)
         gram = np.zeros((columns, columns))
         for start in range(0, n, CHUNK):
             rows = slice(start, start + CHUNK)
             b = self.columns[:, rows].astype(precision, copy=False) * root[rows]
             gram += b @ b.T
-        gram *= most
+        gram *= maximum
         gram[np.diag_indices(columns)] += np.maximum(self.penalty, 10 * np.finfo(precision).eps * np.trace(gram))
         return gram
 
     def newton(
-        self, theta: Floats, probabilities: Array, log_likelihood: float, inverses: Floats, settled: float
+        self, theta: Floats, probabilities: Array, log_likelihood: float, inverses: Floats, tolerance: float
     ) -> tuple[Floats, Array, float, Floats]:
         """Newton's method, guided by inverses: return coefficients, their probabilities, log-likelihood and the guide.
 
@@ -289,10 +289,10 @@ class _Problem:
         """
         value = self.penalised(theta, log_likelihood)
         slope = self.gradient(theta, probabilities)
-        for _ in range(MOST_STEPS):
+        for _ in range(MAX_STEPS):
             direction, products = self._direction(slope, probabilities, inverses)
             gain = float(np.sum(slope * direction))
-            length, last = 1.0, gain <= settled * (1.0 + abs(value))
+            length, last = 1.0, gain <= tolerance * (1.0 + abs(value))
             while True:
                 trial = theta - length * direction
                 reached = self.evaluate(trial)
@@ -325,21 +325,21 @@ class _Problem:
         """
         contrast = self.contrast
 
-        def guided(residual: Floats) -> Floats:
+        def precondition(residual: Floats) -> Floats:
             found: Floats = np.matmul(inverses, (contrast @ residual.T)[:, :, None])[:, :, 0].T @ contrast
             return found
 
-        direction, residual, towards = np.zeros_like(slope), slope, guided(slope)
-        left = first = float(np.sum(residual * towards))
+        direction, residual, preconditioned = np.zeros_like(slope), slope, precondition(slope)
+        left = first = float(np.sum(residual * preconditioned))
         products = 0
-        while left > SOLVED * first and products < MOST_PRODUCTS:
-            bent = self.curved(towards, probabilities)
-            length = left / float(np.sum(towards * bent))
-            direction = direction + length * towards
+        while left > SOLVED * first and products < MAX_PRODUCTS:
+            bent = self.hessian_product(preconditioned, probabilities)
+            length = left / float(np.sum(preconditioned * bent))
+            direction = direction + length * preconditioned
             residual = residual - length * bent
-            step = guided(residual)
+            step = precondition(residual)
             left, before = float(np.sum(residual * step)), left
-            towards = step + left / before * towards
+            preconditioned = step + left / before * preconditioned
             products += 1
         return direction, products
 

@@ -7,7 +7,7 @@ import numpy as np
 from knotwork.arrays import Floats
 
 # Rows to test on, evenly spread: an interaction that they do not show is worth less than a search for it.
-MOST_ROWS = 4096
+MAX_ROWS = 4096
 # Chance of finding some where there are none.
 LEVEL = 0.01
 # Share of the strongest pair's statistic below which a pair is weak beside it.
@@ -29,15 +29,15 @@ def interacting_features(X: Floats, residual: Floats, variance: Floats, weight: 
     >>> interacting_features(x, noise, one, one), interacting_features(x, noise + x[:, 0] * np.abs(x[:, 2]), one, one)
     ((), (0, 2))
     """
-    step = -(-len(X) // MOST_ROWS)
+    step = -(-len(X) // MAX_ROWS)
     X, residual, variance, weight = X[::step], residual[::step], variance[::step], weight[::step]
     d = X.shape[1]
     total = float(weight.sum())
     share = weight / total
     span = X.max(axis=0) - X.min(axis=0)
     z = (X - share @ X) / np.where(span > 0, span, np.inf)
-    deviation = np.sqrt(share @ np.square(z))
-    z /= np.where(deviation > 0, deviation, np.inf)
+    std = np.sqrt(share @ np.square(z))
+    z /= np.where(std > 0, std, np.inf)
     np.clip(z, -FARTHEST, FARTHEST, out=z)
     u = np.hstack([z, np.abs(z)], dtype=np.float32, casting="same_kind")
     u -= share.astype(np.float32) @ u

@@ -57,7 +57,7 @@ def _eliminate(factor, inverse, z, rss, prefixes, order, best_rss, members):  # 
                 reached += z[k, j] * z[k, j]
         if size == 1:
             return
-        weakest, least = 1, np.inf
+        weakest, minimum = 1, np.inf
         for m in range(1, size):
             spread, cost = 0.0, 0.0
             for k in range(m, size):
@@ -67,8 +67,8 @@ def _eliminate(factor, inverse, z, rss, prefixes, order, best_rss, members):  # 
                 for k in range(m, size):
                     beta += inverse[m, k] * z[k, j]
                 cost += beta * beta
-            if cost / spread < least:
-                weakest, least = m, cost / spread
+            if cost / spread < minimum:
+                weakest, minimum = m, cost / spread
         # Move it to the end: neighbours change places, and a rotation makes the factor triangular again.
         for j in range(weakest, size - 1):
             for i in range(j + 2):

@@ -17,8 +17,8 @@ from knotwork.spline.moments.moments import RowSums, TermTable
 
 # The residual's products are exact to rounding, so each pass gains as many digits as the factor has: the second
 # is already enough up to condition numbers near 1e7, the others are for worse.
-MOST_PASSES = 5
-SETTLED = 1e-13
+MAX_PASSES = 5
+TOLERANCE = 1e-13
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp]) -> Refit:
     beta = inverse @ (rotation.T @ path.projection)
     terms = path.terms[chosen[1:] - 1]
     previous, rss = beta, np.full(beta.shape[1], np.inf)
-    for _ in range(MOST_PASSES):
+    for _ in range(MAX_PASSES):
         residual = rows.residual(terms, beta[0], beta[1:])
         if residual.rss.sum() >= rss.sum():
             beta = previous  # rounding has the last word
@@ -51,7 +51,7 @@ def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp]) -> Refit:
         correction = inverse @ (inverse.T @ residual.dots)
         gain = (residual.dots * correction).sum(axis=0)
         previous, beta, rss = beta, beta + correction, residual.rss
-        if gain.sum() <= SETTLED * rss.sum():
+        if gain.sum() <= TOLERANCE * rss.sum():
             rss = np.maximum(rss - gain, 0.0)
             break
     else:

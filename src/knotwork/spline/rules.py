@@ -12,9 +12,9 @@ class Rules:
     in_span : a feature is in the model's span when the model leaves less than this share of its variance unexplained
     in_span_raw : or less than this sum of squares, in the data's units (so it depends on the choice of units)
     bend_gain : share by which a bend must reduce the RSS more than the straight line does
-    collinear : least share of a hinge's variance that the model may leave unexplained before the hinge counts as
-        new, once the model has ``settled`` columns; ``collinear_early`` before that
-    greatest_jump : a knot that reduces the RSS by more than this many times the step before is not believed
+    collinear : minimum share of a hinge's variance that the model may leave unexplained before the hinge counts as
+        new, once the model has ``early_columns`` columns; ``collinear_early`` before that
+    max_jump : a knot that reduces the RSS by more than this many times the step before is not believed
     count_pairs : every step counts as two terms against ``max_terms``, also one that adds a single term
     free_knots : all knots that the spans allow are candidates, whatever their number
     prefixes : pruning keeps, for each size, the best of all orderings it passes through instead of the last one;
@@ -26,8 +26,8 @@ class Rules:
     bend_gain: float
     collinear: float
     collinear_early: float
-    settled: int
-    greatest_jump: float
+    early_columns: int
+    max_jump: float
     count_pairs: bool
     free_knots: bool
     prefixes: bool
@@ -41,8 +41,8 @@ EARTH = Rules(
     bend_gain=0.0,
     collinear=1e-5,
     collinear_early=0.01,
-    settled=15,
-    greatest_jump=10.0,
+    early_columns=15,
+    max_jump=10.0,
     count_pairs=True,
     free_knots=True,
     prefixes=True,
@@ -56,8 +56,8 @@ OWN = Rules(
     bend_gain=1e-9,
     collinear=1e-5,
     collinear_early=0.01,
-    settled=15,
-    greatest_jump=float("inf"),
+    early_columns=15,
+    max_jump=float("inf"),
     count_pairs=False,
     free_knots=False,
     prefixes=True,

@@ -37,13 +37,13 @@ def _copy_columns(X, at, columns, low, high, total):  # type: ignore[no-untyped-
             to = np.uint64(at + start)
             for i in range(stop - start):
                 columns[f, to + np.uint64(i)] = X[start + i, f]
-            least, most, tile = low[f], high[f], 0.0
+            minimum, maximum, tile = low[f], high[f], 0.0
             for i in range(stop - start):
                 x = columns[f, to + np.uint64(i)]
-                least = x if x < least else least
-                most = x if x > most else most
+                minimum = x if x < minimum else minimum
+                maximum = x if x > maximum else maximum
                 tile += x
-            low[f], high[f] = least, most
+            low[f], high[f] = minimum, maximum
             total[f] += tile
 
 

@@ -48,8 +48,8 @@ def explained(X: NDArray[np.floating], y: Floats) -> Floats:
     return gains
 
 
-def most_telling(X: NDArray[np.floating], y: Floats, most: int) -> NDArray[np.intp]:
-    """Return the ``most`` features that explain most of y, in rising order: all if there are no more."""
-    if X.shape[1] <= most:
+def strongest_features(X: NDArray[np.floating], y: Floats, maximum: int) -> NDArray[np.intp]:
+    """Return the ``maximum`` features that explain most of y, in rising order: all if there are no more."""
+    if X.shape[1] <= maximum:
         return np.arange(X.shape[1])
-    return np.sort(np.argsort(-explained(X, y), kind="stable")[:most])
+    return np.sort(np.argsort(-explained(X, y), kind="stable")[:maximum])

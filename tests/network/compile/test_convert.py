@@ -91,7 +91,7 @@ class Case:
 
 @st.composite
 def cases(draw, terms=60, features=40, outputs=5):
-    sizes = [draw(st.integers(1, most)) for most in (terms, features, outputs)]
+    sizes = [draw(st.integers(1, maximum)) for maximum in (terms, features, outputs)]
     return Case(draw(st.integers(0, 2**32 - 1)), *sizes)
 
 
@@ -222,11 +222,11 @@ def test_lines_are_exact_with_activations_that_are_odd_up_to_a_line(activation):
 @settings(max_examples=250)
 @given(cases(terms=30, features=10, outputs=3), st.sampled_from(BOXED), st.booleans())
 def test_boxed_activations_are_exact_inside_the_box(case, activation, fold):
-    box = least, greatest = np.quantile(case.inside, [0.1, 0.9], axis=0)
+    box = minimum, maximum = np.quantile(case.inside, [0.1, 0.9], axis=0)
     net = to_network(case.spline, activation=activation, box=box, fold=fold, dtype=torch.float64)
-    X = np.concatenate([box, case.rng.uniform(least, greatest, (20, len(least)))])
+    X = np.concatenate([box, case.rng.uniform(minimum, maximum, (20, len(minimum)))])
     error = np.abs(run(net, X) - case.values(X))
-    corner = np.maximum(np.abs(least), np.abs(greatest))[None]
+    corner = np.maximum(np.abs(minimum), np.abs(maximum))[None]
     assert (error <= DOUBLE * case.far_parts(corner, x_centre(net))).all()
     assert net.conversion.bound == 0
     np.testing.assert_array_equal(net.conversion.box, box)

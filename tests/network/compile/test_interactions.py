@@ -114,7 +114,7 @@ def loss(slope):
 
 @st.composite
 def cases(draw, terms=40, features=20, outputs=5, degree=3):
-    sizes = [draw(st.integers(1, most)) for most in (terms, features, outputs, degree)]
+    sizes = [draw(st.integers(1, maximum)) for maximum in (terms, features, outputs, degree)]
     return Case(draw(st.integers(0, 2**32 - 1)), *sizes)
 
 
@@ -219,12 +219,12 @@ def test_gains_bound_what_errors_of_the_units_do_to_the_outputs(case, activation
 @settings(max_examples=250)
 @given(cases(terms=30, features=8, outputs=3), st.sampled_from(BOXED), st.booleans())
 def test_boxed_activations_are_exact_inside_the_box(case, activation, fold):
-    box = least, greatest = np.quantile(case.inside, [0.1, 0.9], axis=0)
+    box = minimum, maximum = np.quantile(case.inside, [0.1, 0.9], axis=0)
     net = to_network(case.spline, activation=activation, box=box, fold=fold, dtype=torch.float64)
-    corners = np.where(case.rng.random((10, len(least))) < 0.5, least, greatest)
-    X = np.concatenate([box, corners, case.rng.uniform(least, greatest, (20, len(least)))])
+    corners = np.where(case.rng.random((10, len(minimum))) < 0.5, minimum, maximum)
+    X = np.concatenate([box, corners, case.rng.uniform(minimum, maximum, (20, len(minimum)))])
     error = np.abs(run(net, X) - case.values(X))
-    corner = np.maximum(np.abs(least), np.abs(greatest))[None]
+    corner = np.maximum(np.abs(minimum), np.abs(maximum))[None]
     assert (error <= DOUBLE * case.far_parts(corner, centre=x_centre(net))).all()
     assert net.conversion.bound == 0
     np.testing.assert_array_equal(net.conversion.box, box)
@@ -358,9 +358,9 @@ def growths(draw):
     tolerance = 1e-3 * case.near_parts(case.inside).max()
     dtype = draw(st.sampled_from([torch.float64, torch.float32]))
     net = to_network(case.spline, activation=activation, fold=draw(st.booleans()), tolerance=tolerance, dtype=dtype)
-    least = [layer.out_features for layer in hidden_layers(net)]
-    least += [2 * case.spline.intercept.size] * draw(st.integers(0, 2))
-    widths = tuple(width + draw(st.one_of(st.just(0), st.integers(1, 30))) for width in least)
+    minimum = [layer.out_features for layer in hidden_layers(net)]
+    minimum += [2 * case.spline.intercept.size] * draw(st.integers(0, 2))
+    widths = tuple(width + draw(st.one_of(st.just(0), st.integers(1, 30))) for width in minimum)
     fill = draw(st.sampled_from(["hinge", "random", "zero", None]))
     X = case.inside if fill == "hinge" or draw(st.booleans()) else None
     return case, net, widths, fill, X

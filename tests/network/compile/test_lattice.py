@@ -68,12 +68,12 @@ def test_three_units_a_pair_and_two_for_a_value_alone_are_enough(case):
     """Counted without sharing: what every set and output needs by itself."""
     f = case.lattice
     runs = [len(s) for s in f.sets], [len(f.sets)]
-    most = 0
+    maximum = 0
     for run_ in runs:
         while max(run_) > 1:
-            most += sum(3 * (n // 2) + 2 * (n % 2) for n in run_)
+            maximum += sum(3 * (n // 2) + 2 * (n % 2) for n in run_)
             run_ = [-(-n // 2) for n in run_]
-    assert network_size(f).units <= max(most, 2)
+    assert network_size(f).units <= max(maximum, 2)
     assert sum(published_widths(f)) >= network_size(f).units
 
 

@@ -28,12 +28,12 @@ def all_terms(X, degree):
     """Hinges at the quartiles, and the least of those of two and three features, in turn."""
     knots = np.quantile(X, [0.25, 0.6], axis=0).T.tolist()
     hinges = [[Hinge(f, t, s) for t in knots[f] for s in (-1, 1)] for f in range(FEATURES)]
-    deviation = X.std(axis=0).tolist()
+    std = X.std(axis=0).tolist()
 
     def mins(d):
         for features in itertools.combinations(range(FEATURES), d):
             for chosen in itertools.product(*(hinges[f] for f in features)):
-                yield Min(chosen, tuple(deviation[chosen[0].feature] / deviation[h.feature] for h in chosen))
+                yield Min(chosen, tuple(std[chosen[0].feature] / std[h.feature] for h in chosen))
 
     kinds = [list(itertools.chain(*hinges)), *map(mins, range(2, degree + 1))]
     turns = itertools.chain(*itertools.zip_longest(*kinds))
@@ -112,8 +112,8 @@ def test_layers_that_are_narrow_limit_the_spline(search, rows, widths, degree):
     degree = min(degree, len(widths))
     if [d for d, _ in asked].count(degree) > 1:  # cut down, so that a lower degree may be better
         assert degree - 1 in {d for d, _ in asked}
-    for d, most in asked:  # the best of those tried that can be held
-        tried = search(X, y, weights=None, names=list("abcd"), options=FitOptions(max_degree=d, max_terms=most))
+    for d, maximum in asked:  # the best of those tried that can be held
+        tried = search(X, y, weights=None, names=list("abcd"), options=FitOptions(max_degree=d, max_terms=maximum))
         if all(need <= width for need, width in zip(count_units(tried.spline), widths, strict=False)):
             best = min(best, tried.quality.gcv)
     assert np.square(y - spline(X)).sum() / len(X) == pytest.approx(best, rel=1e-9)

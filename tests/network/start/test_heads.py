@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import knotwork as kw
 from knotwork.errors import NetworkError
 from knotwork.spline.scores import RIDGES, fit_scores
-from knotwork.spline.screening import explained, most_telling
+from knotwork.spline.screening import explained, strongest_features
 from tests.reference import ridge_without_each_row
 
 
@@ -131,8 +131,8 @@ def test_screening_counts_what_three_columns_explain():
         left = y - columns @ np.linalg.lstsq(columns, y, rcond=None)[0]
         drop = np.square(y - y.mean(axis=0)).sum() - np.square(left).sum()
         assert found[f] == pytest.approx(drop, rel=1e-3, abs=1e-6)
-    assert most_telling(X, y, 2).tolist() == [2, 4]
-    assert most_telling(X, y, 6).tolist() == [0, 1, 2, 3, 4, 5]
+    assert strongest_features(X, y, 2).tolist() == [2, 4]
+    assert strongest_features(X, y, 6).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 # ---------------------------------------------------------------------- heads
@@ -396,7 +396,7 @@ class DictHead(nn.Module):
 
 
 def refuse(model, message, data, head="head", **options):
-    before, whole = state(model), copy.deepcopy(model.state_dict())
+    before, full = state(model), copy.deepcopy(model.state_dict())
     modules = dict(model.named_modules())
     with pytest.raises(NetworkError, match=message) as caught:
         kw.init_head_(model, head, data, **options)
@@ -404,8 +404,8 @@ def refuse(model, message, data, head="head", **options):
     assert same(state(model), before)
     assert state(model)[2] == before[2]
     after = model.state_dict()
-    assert after.keys() == whole.keys()
-    assert all(torch.equal(after[k], whole[k]) for k in whole if not whole[k].is_meta)
+    assert after.keys() == full.keys()
+    assert all(torch.equal(after[k], full[k]) for k in full if not full[k].is_meta)
     assert dict(model.named_modules()) == modules
 
 

@@ -393,12 +393,12 @@ def test_patience_counts_from_the_best_epoch(data):
     X, y = data
     settings = {**AS_IT_IS, "epochs": 40, "batch_size": 40, "learning_rate": 0.1, "average": 0.0, "warmup": 0.0}
     settings |= {"validation": (X[:60], y[:60]), "random_state": 1}
-    whole = kw.train(small_net(), X[60:], y[60:], **settings)
-    assert len(whole) == 41
-    losses, lengths = np.array(whole.validation_loss), []
+    full = kw.train(small_net(), X[60:], y[60:], **settings)
+    assert len(full) == 41
+    losses, lengths = np.array(full.validation_loss), []
     for patience in (2, 3, 5):
         part = kw.train(small_net(), X[60:], y[60:], **{**settings, "patience": patience})
-        assert part.validation_loss == whole.validation_loss[: len(part)]
+        assert part.validation_loss == full.validation_loss[: len(part)]
         waits = np.arange(len(part)) - [losses[: k + 1].argmin() for k in range(len(part))]
         assert waits[-1] == patience
         assert waits[:-1].max() < patience

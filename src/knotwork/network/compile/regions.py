@@ -101,7 +101,7 @@ def _all_pieces(maps: Maps, bends: list[Bends], sides: Floats) -> list[Piece]:
             parts = [points]
             for row in z:
                 for knot in bend.knots:
-                    parts = [part for whole in parts for part in _cut(whole, row, knot)]
+                    parts = [part for full in parts for part in _cut(full, row, knot)]
             for part in parts:
                 at = z[:, 0] + z[:, 1:] @ part.mean(axis=0)
                 side = np.searchsorted(bend.knots, at)

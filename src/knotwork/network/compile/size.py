@@ -65,9 +65,9 @@ def network_size(model: Any, activation: str | nn.Module | None = None, *, fold:
         widths = spline_units(function, rule).widths
         return NetworkSize(widths, len(widths))
     theta, groups, _ = groups_of(function)
-    most_sets = max(len(sets) for sets in groups)
+    max_sets = max(len(sets) for sets in groups)
     largest = max(len(s) for sets in groups for s in sets)
-    bound = max(1, (most_sets - 1).bit_length() + (largest - 1).bit_length())
+    bound = max(1, (max_sets - 1).bit_length() + (largest - 1).bit_length())
     published = published_widths(function) if isinstance(function, LatticePWL) else None
     return NetworkSize(step_widths(theta, groups, rule), bound, published)
 

@@ -200,8 +200,8 @@ def start_terms(rows: int, features: int, degree: int) -> int:
     >>> start_terms(200, 5, degree=1), start_terms(10_000, 5, degree=1), start_terms(10_000, 100, degree=2)
     (21, 21, 31)
     """
-    most = default_max_terms(features, degree) if degree == 1 else PAIR_TERMS
-    return min(most, max(MIN_TERMS, rows // 10 + 1))
+    maximum = default_max_terms(features, degree) if degree == 1 else PAIR_TERMS
+    return min(maximum, max(MIN_TERMS, rows // 10 + 1))
 
 
 def fit_classes_to_width(task: StartTask, options: FitOptions, ridges: Sequence[float]) -> Iterator[Spline]:
@@ -224,7 +224,7 @@ def fit_classes_to_width(task: StartTask, options: FitOptions, ridges: Sequence[
     logits: LogitFit | None = None
     for ridge in ridges:
         if logits is None:
-            logits = fit_terms(search, X, codes, classes, weights=task.weights, ridge=ridge, settled=CLASS_TOLERANCE)
+            logits = fit_terms(search, X, codes, classes, weights=task.weights, ridge=ridge, tolerance=CLASS_TOLERANCE)
         else:
             logits = logits.refit(ridge, CLASS_TOLERANCE)
         spline = replace(search.spline, intercept=logits.intercept, coef=logits.coef)
@@ -298,10 +298,10 @@ def _narrowed(
     best: SplineFit | None = None
     for degree in range(min(options.max_degree, len(task.widths)), 0, -1):
         room = _room(task, degree)
-        most = min(room[0] + 1, options.max_terms or default(degree))
+        maximum = min(room[0] + 1, options.max_terms or default(degree))
         narrowed = False
-        while most >= 2:
-            found = fit(replace(options, max_terms=most, max_degree=degree))
+        while maximum >= 2:
+            found = fit(replace(options, max_terms=maximum, max_degree=degree))
             # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
             units = [2 * sum(len(term.features) for term in found.spline.terms)] * degree
             if max(units) > min(room):
@@ -312,7 +312,7 @@ def _narrowed(
                     best = found
                 break
             narrowed = True
-            most -= max(1, excess // (2 * len(units)))
+            maximum -= max(1, excess // (2 * len(units)))
         if not narrowed:
             break
     if best is None:

@@ -63,13 +63,13 @@ def capture(model: nn.Module, entry: nn.Module, name: str, data: Any, *, batch_s
 
 def _joined(parts: list[NDArray[np.floating]]) -> NDArray[np.floating]:
     """Put batches into one table; each is let go of once it is there, so that there are never two tables."""
-    whole = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=np.result_type(*parts))
-    end = len(whole)
+    full = np.empty((sum(map(len, parts)), parts[0].shape[1]), dtype=np.result_type(*parts))
+    end = len(full)
     while parts:
         part = parts.pop()
-        whole[end - len(part) : end] = part
+        full[end - len(part) : end] = part
         end -= len(part)
-    return whole
+    return full
 
 
 def _one_input(caught: list[Any], name: str, rows: int) -> NDArray[np.floating]:

@@ -41,10 +41,10 @@ from knotwork.spline.likelihood import indicators
 from knotwork.spline.logits import fit_logits
 from knotwork.spline.model import Spline
 from knotwork.spline.scores import fit_scores
-from knotwork.spline.screening import most_telling
+from knotwork.spline.screening import strongest_features
 
 # Features of which linear scores are made, the most telling ones: their Gram matrix is decomposed.
-MOST_SCORED = 2048
+MAX_SCORED = 2048
 LINEAR_NOTE = (
     "the head is a single Linear, so its start is linear: hinges need a hidden layer, which hidden=(128,) would make"
 )
@@ -242,9 +242,9 @@ def _fit(
     y = target.values
     if target.classes is not None:
         y = indicators(target.values, np.bincount(target.values, minlength=len(target.classes)) / len(X))
-    scored = most_telling(X, y, MOST_SCORED)
+    scored = strongest_features(X, y, MAX_SCORED)
     scores = fit_scores(X if len(scored) == X.shape[1] else X[:, scored], y)
-    own = most_telling(X, y - scores.held_out, max_features) if widths else np.arange(0)
+    own = strongest_features(X, y - scores.held_out, max_features) if widths else np.arange(0)
     p = y.shape[1]
     weight = np.zeros((X.shape[1], p + len(own)))
     weight[scored, :p] = scores.weight

@@ -133,7 +133,7 @@ def fit_network(
     optimiser = torch.optim.AdamW(
         [{"params": penalised, "weight_decay": options.weight_decay},
          {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}],
-        lr=options.learning_rate, eps=loss.least_step, fused=device.type in ("cpu", "cuda") or None,
+        lr=options.learning_rate, eps=loss.adam_epsilon, fused=device.type in ("cpu", "cuda") or None,
     )  # fmt: skip
     elapsed = 0.0
     averaged = copy.deepcopy(net)

@@ -25,7 +25,7 @@ class SquaredError:
     least_step : gradient at which a step of Adam is half of its full size; smaller ones make smaller steps
     """
 
-    least_step: ClassVar[float] = 1e-8
+    adam_epsilon: ClassVar[float] = 1e-8
 
     def rows(self, output: Tensor, y: Tensor) -> Tensor:
         """Return what each row costs: (N, p), (N, p) → (N,)."""
@@ -55,7 +55,7 @@ class LogLoss:
     """
 
     # Rows that are told apart already have gradients of next to nothing; Adam would make full steps of them.
-    least_step: ClassVar[float] = 1e-3
+    adam_epsilon: ClassVar[float] = 1e-3
 
     outputs: int
     smoothing: float = 0.0

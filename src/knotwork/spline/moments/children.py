@@ -50,9 +50,9 @@ def _sum_products(  # type: ignore[no-untyped-def]
     out : (parents, ·, 2, C), zero before
     """
     d = len(columns)
-    most = tables.size // (GROUP * (d + 1) * 6)
-    width = 3 * most  # of the tables of a feature, in pairs of sums
-    lower, upper, mask, byte = np.uint32(most), np.uint32(2 * most), np.uint32(255), np.uint32(8)
+    maximum = tables.size // (GROUP * (d + 1) * 6)
+    width = 3 * maximum  # of the tables of a feature, in pairs of sums
+    lower, upper, mask, byte = np.uint32(maximum), np.uint32(2 * maximum), np.uint32(255), np.uint32(8)
     one, two = np.uint64(1), np.uint64(2)
     own, found, touched = np.empty(d, np.int64), np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
     for job in range(len(jobs)):
@@ -143,17 +143,17 @@ class CpuChildren:
         slopes: Floats,
         product: bool,
         slots: int,
-        least_mass: float,
+        min_mass: float,
         workers: Workers,
     ) -> None:
-        self.grid, self._workers, self._least_mass = grid, workers, least_mass
+        self.grid, self._workers, self._min_mass = grid, workers, min_mass
         self._columns, self._weights = columns, weights
         self._y = y if weights.size == 0 else y * weights
         self._slopes, self._product = np.ones(len(columns)) if product else slopes, product
         self._knots = grid.knots * self._slopes[grid.feature]
-        self._bends, self._most_bins = np.diff(grid.offsets) > 1, grid.most_bins
-        if self._most_bins > 256:
-            raise ValueError(f"children have at most 255 knots a feature, got {self._most_bins - 1}")
+        self._bends, self._max_bins = np.diff(grid.offsets) > 1, grid.max_bins
+        if self._max_bins > 256:
+            raise ValueError(f"children have at most 255 knots a feature, got {self._max_bins - 1}")
         d, n = columns.shape
         self._codes: NDArray[np.uint8] = np.empty((d, n), np.uint8)
         self._padded = np.array(padded_rows(self._knots, grid.offsets))
@@ -191,17 +191,17 @@ class CpuChildren:
             if self._product:
                 open_product(
                     self._columns, self._codes, self.grid.offsets, self._knots, self._weights, rows, value,
-                    used, parts[part], np.empty((self._most_bins, 6)), *sums,
+                    used, parts[part], np.empty((self._max_bins, 6)), *sums,
                 )  # fmt: skip
                 return
-            room = np.zeros(2 * SEARCH_TILE), np.zeros(2 * SEARCH_TILE, np.uint32), np.empty(12 * self._most_bins)
+            room = np.zeros(2 * SEARCH_TILE), np.zeros(2 * SEARCH_TILE, np.uint32), np.empty(12 * self._max_bins)
             open_min(
                 self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._padded, self._weights,
                 rows, value, bins, used, parts[part], *room, *sums,
             )  # fmt: skip
 
         self._workers.run(task, len(parts))
-        enough = np.logical_or.reduceat(mass.min(axis=0) >= self._least_mass, self.grid.linear)
+        enough = np.logical_or.reduceat(mass.min(axis=0) >= self._min_mass, self.grid.linear)
         self._parents.used[slot] &= enough
 
     def close(self, slot: int) -> None:
@@ -222,13 +222,13 @@ class CpuChildren:
         for start, rows in span.batches(first):
             self._add_products(slots, span.values, rows, start - first, out)
         ones = self._parents.ones[slots]
-        for (m, factor, beside), shift in zip(span.joined, span.shift, strict=True):
+        for (m, factor, others), shift in zip(span.joined, span.shift, strict=True):
             if m >= first:
                 own = out[:, m - first]
                 own *= factor
                 own += shift * ones
-                if beside >= 0:
-                    own += out[:, beside - first]
+                if others >= 0:
+                    own += out[:, others - first]
         return out
 
     def _add_products(
@@ -248,7 +248,7 @@ class CpuChildren:
             _sum_products(
                 self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, kept.begin, kept.count,
                 kept.rows, kept.value, None if self._product else kept.bins, kept.used, values, which, first, own,
-                np.empty(GROUP * (d + 1) * 6 * self._most_bins), np.empty((GROUP, TILE, 2), np.uint32),
+                np.empty(GROUP * (d + 1) * 6 * self._max_bins), np.empty((GROUP, TILE, 2), np.uint32),
                 np.empty((GROUP, TILE, 2)), out,
             )  # fmt: skip
 

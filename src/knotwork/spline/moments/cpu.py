@@ -55,7 +55,7 @@ def _opening_sums(columns, codes, offsets, w, y, rows, features, table):  # type
                 table[at, second] += y[k, i] * columns[f, i]
 
 
-def _whole_column_sums(x: Floats, w: Floats, y: Floats, cell: Floats) -> None:
+def _full_column_sums(x: Floats, w: Floats, y: Floats, cell: Floats) -> None:
     """Write the same sums for a feature without knots: all rows are in one bin, and numpy is faster there."""
     wx = x if w.size == 0 else w * x
     cell[1:4] = x.size if w.size == 0 else w.sum(), wx.sum(), np.einsum("i,i", wx, x)
@@ -197,7 +197,7 @@ class CpuRows:
         self._columns, self._y, self._workers = columns, y, workers
         self._weights = np.empty(0) if weights is None else weights
         d, n = columns.shape
-        dtype = np.uint8 if grid.most_bins <= 256 else np.uint16 if grid.most_bins <= 65_536 else np.uint32
+        dtype = np.uint8 if grid.max_bins <= 256 else np.uint16 if grid.max_bins <= 65_536 else np.uint32
         self._codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
         knots = padded_rows(grid.knots, grid.offsets)
         parts = workers.split(d, work=n * d * 4)
@@ -233,7 +233,7 @@ class CpuRows:
                 _opening_sums(self._columns, self._codes, grid.offsets, w, y, rows, features, table)
                 part = slice(*rows)
                 for f in single[(single >= features[0]) & (single < features[1])]:
-                    _whole_column_sums(self._columns[f, part], w[part], y[:, part], table[grid.offsets[f]])
+                    _full_column_sums(self._columns[f, part], w[part], y[:, part], table[grid.offsets[f]])
 
         self._workers.run(task, len(jobs))
         # The products of zero and 1 with …: the first are the masses, because a table begins with zeros.
@@ -289,16 +289,14 @@ class CpuRows:
         _suffix_products(tables, 0, grid.offsets, grid.knots, products)
         return products
 
-    def children(
-        self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, least_mass: float
-    ) -> CpuChildren:
+    def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> CpuChildren:
         """Return the sums behind interactions, for so many parents at a time.
 
         grid : their knots; slopes : (d,) of the hinges under the minimum
         least_mass : observations on either side of its knot below which a child need not be summed
         """
         return CpuChildren(
-            self._columns, self._y, self._weights, grid, slopes, product, slots, least_mass, self._workers
+            self._columns, self._y, self._weights, grid, slopes, product, slots, min_mass, self._workers
         )  # fmt: skip
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:

@@ -34,6 +34,6 @@ class CandidateGrid:
         return self.offsets[:-1]
 
     @property
-    def most_bins(self) -> int:
+    def max_bins(self) -> int:
         """Bins of the feature with most knots."""
         return int(np.diff(self.offsets).max())

@@ -173,7 +173,7 @@ class RowSums(Protocol):
         """Products of terms, none of them linear, with every candidate: (M, C), one pass."""
         ...
 
-    def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, least_mass: float) -> ChildSums:
+    def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> ChildSums:
         """Return the sums behind interactions, for so many parents at a time.
 
         grid : their knots; slopes : (d,) of the hinges under the minimum

@@ -13,7 +13,7 @@ from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.moments import TermTable
 
 # Memory for columns, and for how many there is room at first.
-MOST_BYTES, FIRST_COLUMNS = 64 * 2**20, 48
+MAX_BYTES, FIRST_COLUMNS = 64 * 2**20, 48
 
 
 class SpanValues:
@@ -30,8 +30,8 @@ class SpanValues:
     def __init__(self, columns: Floats, weights: Floats) -> None:
         self._columns, self._weights = columns, weights
         n = columns.shape[1]
-        self._most = max(2, MOST_BYTES // (8 * n))
-        self.values = np.empty((min(FIRST_COLUMNS, self._most), n))
+        self._max = max(2, MAX_BYTES // (8 * n))
+        self.values = np.empty((min(FIRST_COLUMNS, self._max), n))
         self._terms: list[TermTable] = []
         self._kept = 0
         self.joined: list[tuple[int, int, int]] = []
@@ -62,28 +62,28 @@ class SpanValues:
         The row of the intercept is -1.
         """
         count = len(self)
-        if count <= self._most:
+        if count <= self._max:
             self._evaluate(self._kept, count, self._kept)
             self._kept = count
             rows = np.arange(first, count)
             rows[:1] -= first == 0
             yield first, rows
             return
-        for start in range(first, count, self._most):
-            stop = min(start + self._most, count)
+        for start in range(first, count, self._max):
+            stop = min(start + self._max, count)
             self._evaluate(start, stop, 0)
             rows = np.arange(stop - start)
             rows[:1] -= start == 0
             yield start, rows
 
-    def _join(self, factor: int, beside: int, shift: float) -> None:
-        self.joined.append((len(self), factor, beside))
+    def _join(self, factor: int, others: int, shift: float) -> None:
+        self.joined.append((len(self), factor, others))
         self.shift.append(shift)
 
     def _evaluate(self, first: int, last: int, row: int) -> None:
         """Write the values of columns into rows of ``values``, from number ``row`` on."""
         if row + last - first > len(self.values):
-            grown = np.empty((min(2 * (row + last - first), self._most), self.values.shape[1]))
+            grown = np.empty((min(2 * (row + last - first), self._max), self.values.shape[1]))
             grown[:row] = self.values[:row]
             self.values = grown
         for column in range(first, last):

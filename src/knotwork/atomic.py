@@ -12,13 +12,13 @@ from knotwork.errors import DataError
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
+def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a path to write to; it becomes the given one at the end, or is removed on failure.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     place = Path(folder) / "a.txt"
-    ...     with whole_file(place) as fresh:
+    ...     with atomic_file(place) as fresh:
     ...         _ = fresh.write_text("all of it")
     ...     place.read_text()
     'all of it'
@@ -33,7 +33,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield an empty folder that takes the given one's place at the end; on failure all is as it was."""
     parent = path.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)

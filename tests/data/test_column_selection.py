@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from knotwork.data import roles
+from knotwork.data import column_selection
+from knotwork.data.column_selection import choose_columns, guess_task
 from knotwork.data.files import Table
-from knotwork.data.roles import choose_columns, guess_task
 from knotwork.errors import DataError
 
 N = 40
@@ -57,7 +57,7 @@ def test_a_count_that_is_the_only_column_is_used():
 
 
 def test_columns_that_tell_nothing_are_left_out_with_the_reason(monkeypatch):
-    monkeypatch.setattr(roles, "MOST_CATEGORIES", 10)
+    monkeypatch.setattr(column_selection, "MAX_CATEGORIES", 10)
     table = table_of(
         constant=np.full(N, 3.0), word=["a"] * N, empty=np.full(N, np.nan), many=[f"c{k // 2}" for k in range(N)],
         endless="text", x=X, z=X**2,

@@ -14,27 +14,29 @@ import numpy as np
 
 from knotwork.data.files import Table
 from knotwork.data.names import require_columns
-from knotwork.data.pieces import MOST_TEXTS, Values
+from knotwork.data.pieces import MAX_TEXTS, Values
 from knotwork.errors import DataError
 
 Task = Literal["regression", "classification"]
 
 # One indicator column for each: more would be a table of zeros.
-MOST_CATEGORIES = 100
+MAX_CATEGORIES = 100
 # In fewer rows numbers in order are no sign of anything.
 FEWEST_ROWS = 10
-MOST_CLASSES = 10
+MAX_CLASSES = 10
 
 
 @dataclass(frozen=True)
-class Roles:
+class ColumnSelection:
     """The features in the file's order, and the columns left out, each with its reason."""
 
     features: tuple[str, ...]
     left_out: dict[str, str]
 
 
-def choose_columns(table: Table, target: str, exclude: Sequence[str] = (), include: Sequence[str] = ()) -> Roles:
+def choose_columns(
+    table: Table, target: str, exclude: Sequence[str] = (), include: Sequence[str] = ()
+) -> ColumnSelection:
     """Choose the features: all columns but the target, those excluded, and those that tell a model nothing.
 
     A column that looks like an identifier is left out, unless it is included by name or is the only one there is.
@@ -44,7 +46,7 @@ def choose_columns(table: Table, target: str, exclude: Sequence[str] = (), inclu
     if target in exclude or target in include:
         raise DataError(f"the target is no feature, got {target!r} as both; name other columns in --exclude, --include")
     if target not in table.columns:
-        what = "dates" if table.kinds[target] == "date" else f"more than {MOST_TEXTS} different texts"
+        what = "dates" if table.kinds[target] == "date" else f"more than {MAX_TEXTS} different texts"
         raise DataError(
             f"the target must hold numbers, booleans or classes, column {target!r} of {table.path} holds {what}; "
             f"choose another target or turn it into numbers"
@@ -73,7 +75,7 @@ def choose_columns(table: Table, target: str, exclude: Sequence[str] = (), inclu
         raise DataError(
             f"a fit needs a column beside the target, {table.path} has none ({reasons or 'only the target'})"
         )
-    return Roles(features, {name: left_out[name] for name in names if name in left_out})
+    return ColumnSelection(features, {name: left_out[name] for name in names if name in left_out})
 
 
 def guess_task(values: Values) -> tuple[Task, str]:
@@ -91,7 +93,7 @@ def guess_task(values: Values) -> tuple[Task, str]:
         return "classification", f"it has only the values {distinct[0]:g} and {distinct[1]:g}"
     # Codes of classes count from 0 or 1; grades such as 3 to 9 are quantities.
     counted = np.array_equal(distinct, np.arange(len(distinct)) + distinct[0]) and distinct[0] in (0, 1)
-    if counted and 2 < len(distinct) <= MOST_CLASSES:
+    if counted and 2 < len(distinct) <= MAX_CLASSES:
         return "classification", f"it holds the whole numbers {distinct[0]:g} to {distinct[-1]:g}"
     return "regression", "it holds numbers"
 
@@ -109,7 +111,7 @@ def _require_usable(table: Table, name: str, included: bool) -> None:
         )
     if included and name not in table.columns:
         raise DataError(
-            f"text must have at most {MOST_TEXTS} different values, column {name!r} of {table.path} has more; "
+            f"text must have at most {MAX_TEXTS} different values, column {name!r} of {table.path} has more; "
             f"group them, or do not include it"
         )
 
@@ -117,7 +119,7 @@ def _require_usable(table: Table, name: str, included: bool) -> None:
 def _useless(table: Table, name: str) -> str | None:
     force = f"(--include {shown(name)} uses it)"
     if name not in table.columns:
-        return f"text with more than {MOST_TEXTS} different values"
+        return f"text with more than {MAX_TEXTS} different values"
     values = table.columns[name]
     if isinstance(values, np.ndarray):
         known = values[~np.isnan(values)]
@@ -130,7 +132,7 @@ def _useless(table: Table, name: str) -> str | None:
         return f"is {values.categories[0]!r} in every row"
     if len(values.categories) == table.rows:
         return f"looks like an identifier: all values differ {force}"
-    if len(values.categories) > MOST_CATEGORIES:
+    if len(values.categories) > MAX_CATEGORIES:
         return f"text with {len(values.categories)} different values {force}"
     return None
 
