@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from knotwork.data.coordinates import Coordinates, mean_and_std
+from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError, NetworkError
 from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Conversion, build, placement, read_chain
@@ -176,9 +176,11 @@ def scaling_of(function: Function, coordinates: Coordinates | None) -> Coordinat
     if not isinstance(function, Spline):  # nothing says where its data lie
         return Coordinates.of_features(centre, scale, outputs)
     for f, knots in knots_by_feature(function.terms).items():
-        mean, std = mean_and_std(np.array(knots)[:, None])
-        centre[f] = mean[0]
-        scale[f] = _first_usable(std[0] if len(set(knots)) > 1 else 0.0, abs(centre[f]))
+        # By a power of two, which changes no bit: squares of 1e200 do not exist.
+        exponent = int(np.frexp(np.abs(knots).max())[1])
+        near = np.ldexp(knots, -exponent)
+        centre[f] = np.ldexp(near.mean(), exponent)
+        scale[f] = _first_usable(float(np.ldexp(near.std(), exponent)), abs(centre[f]))
     with np.errstate(over="ignore"):
         size = spline_size(function)
     return Coordinates(centre, scale, function(centre[None]).reshape(-1), _first_usable(size))
