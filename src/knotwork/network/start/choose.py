@@ -23,6 +23,7 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.compile.units import count_units
 from knotwork.network.train.losses import LogLoss, Loss
+from knotwork.pwl.through import in_coordinates
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
 from knotwork.spline.logits import LogitFit
@@ -264,8 +265,13 @@ def _with_lines(spline: Spline, task: StartTask) -> Spline:
         return spline
     coef = np.vstack([spline.coef, np.zeros((len(lines), spline.coef.shape[1]))])
     grown = replace(spline, terms=(*spline.terms, *lines), coef=coef)
-    units = count_units(grown, task.rule.module)
+    units = _units(grown, task)
     return grown if all(need <= width for need, width in zip(units, room, strict=False)) else spline
+
+
+def _units(spline: Spline, task: StartTask) -> tuple[int, ...]:
+    """Count the units of a spline in the coordinates of training: a hinge at zero and a line share units only there."""
+    return count_units(in_coordinates(spline, task.coordinates), task.rule.module)
 
 
 def _room(task: StartTask, degree: int) -> tuple[int, ...]:
@@ -305,7 +311,7 @@ def _narrowed(
             # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
             units = [2 * sum(len(term.features) for term in found.spline.terms)] * degree
             if max(units) > min(room):
-                units = list(count_units(found.spline, task.rule.module))
+                units = list(_units(found.spline, task))
             excess = max(need - width for need, width in zip(units, room, strict=False))
             if excess <= 0:
                 if best is None or found.quality.gcv < best.quality.gcv:
