@@ -271,7 +271,9 @@ def _with_lines(spline: Spline, task: StartTask) -> Spline:
 
 def _units(spline: Spline, task: StartTask) -> tuple[int, ...]:
     """Count the units of a spline in the coordinates of training: a hinge at zero and a line share units only there."""
-    return count_units(in_coordinates(spline, task.coordinates), task.rule.module)
+    c = task.coordinates
+    moved = in_coordinates(spline, Coordinates.of_features(c.x_centre, c.x_scale, spline.intercept.size))
+    return count_units(moved, task.rule.module)
 
 
 def _room(task: StartTask, degree: int) -> tuple[int, ...]:
