@@ -7,6 +7,7 @@ extended precision and rounded once.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from knotwork.pwl.maxsum import MaxSum
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
 
 Function = Spline | LatticePWL | MaxSum
+AnyFunction = TypeVar("AnyFunction", Spline, LatticePWL, MaxSum, Function)
 
 
 def inputs_of(function: Function) -> int:
@@ -136,7 +138,7 @@ def with_outputs(function: Function, gain: Floats, shift: Floats) -> Function:
     return parts[0] if single else LatticePWL.stack(parts).simplify()
 
 
-def in_coordinates(function: Function, c: Coordinates) -> Function:
+def in_coordinates(function: AnyFunction, c: Coordinates) -> AnyFunction:
     """Return g with g(c.features(x)) = c.responses(f(x)); with ``c.inverse`` it is the way back.
 
     >>> f = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
@@ -147,7 +149,7 @@ def in_coordinates(function: Function, c: Coordinates) -> Function:
     inputs = Inputs(np.arange(d), Affine(np.zeros(d), c.x_scale, c.x_centre), d)
     names = function.feature_names if isinstance(function, Spline) else ()
     moved = of_inputs(function, inputs, names)
-    return with_outputs(moved, np.full(outputs, 1 / c.y_scale), -c.y_centre / c.y_scale)
+    return with_outputs(moved, np.full(outputs, 1 / c.y_scale), -c.y_centre / c.y_scale)  # type: ignore[return-value]
 
 
 def spline_with_outputs(spline: Spline, gain: Floats, shift: Floats) -> Spline:

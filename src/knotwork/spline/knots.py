@@ -10,6 +10,7 @@ import itertools
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled, compiled_reduction
@@ -23,6 +24,8 @@ SAMPLE = 65_536
 # Parts of a column of heavy tails that are dealt into cells of their own.
 SEGMENTS = 128
 NO_VALUES, NO_SEGMENTS = np.empty(0), np.empty(0, np.uint8)
+# What a sort works in: the sorted column, the cell of each value, the end of each cell.
+Room = tuple[Floats, NDArray[np.int32], NDArray[np.int32]]
 
 
 @dataclass(frozen=True)
@@ -53,9 +56,11 @@ def _deal(x, segment, low, base, factor, cell_of, end, out):  # type: ignore[no-
 
     The cells of segment s begin with number ``base[s]``, at the value ``low[s]``, with ``factor[s]`` cells to a unit.
     segment : (N,) of each value; if it is empty, all cells are equal
-    cell_of, end : (N,) and (N + 1,) room, the second zero
+    cell_of, end : (N,) and (N + 1,) room
     """
     size = x.size
+    for cell in range(size + 1):
+        end[cell] = 0
     if segment.size == 0:
         minimum, maximum = x[0], x[0]
         for i in range(size):
@@ -91,14 +96,13 @@ def _deal(x, segment, low, base, factor, cell_of, end, out):  # type: ignore[no-
     return True
 
 
-def _sort(x: Floats) -> Floats:
+def _sort(x: Floats, room: Room) -> Floats:
     """Sort a column: in a quarter of the time of ``np.sort``, with heavy tails in half of it.
 
     Cells are equal at first; if that fails, equal between quantiles of a sample; else ``np.sort`` does it.
     """
-    n = x.size
-    out, cell_of = np.empty(n), np.empty(n, np.int32)
-    if _deal(x, NO_SEGMENTS, NO_VALUES, NO_VALUES, NO_VALUES, cell_of, np.zeros(n + 1, np.int32), out):
+    n, (out, cell_of, end) = x.size, room
+    if _deal(x, NO_SEGMENTS, NO_VALUES, NO_VALUES, NO_VALUES, cell_of, end, out):
         return out
     edges = np.sort(x[:: max(1, n // (4 * SEGMENTS))])
     edges = edges[np.arange(1, SEGMENTS) * edges.size // SEGMENTS]
@@ -110,7 +114,7 @@ def _sort(x: Floats) -> Floats:
     cells = np.diff(base, append=n) - 1
     # Segments of no width hold equal values.
     factor = np.divide(cells, widths, out=np.zeros(SEGMENTS), where=(widths > 1e-200) & (cells > 0))
-    if not _deal(x, segment, starts, base.astype(np.float64), factor, cell_of, np.zeros(n + 1, np.int32), out):
+    if not _deal(x, segment, starts, base.astype(np.float64), factor, cell_of, end, out):
         out.sort()
     return out
 
@@ -167,12 +171,18 @@ def _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots, kno
 
 
 def _knots_of_column(
-    column: Floats, weights: Floats | None, total: float, highest: float, spans: Spans, max_knots: int | None
+    column: Floats,
+    weights: Floats | None,
+    total: float,
+    highest: float,
+    spans: Spans,
+    max_knots: int | None,
+    room: Room,
 ) -> Floats:
     """Choose the knots of a column that stands for so many observations, below a highest position."""
     minspan, endspan = float(spans.minspan), float(spans.endspan)
     if weights is None:
-        ordered, upto = _sort(column), NO_VALUES
+        ordered, upto = _sort(column, room), NO_VALUES
     else:
         order = np.argsort(column, kind="stable")
         ordered, upto = column[order], np.cumsum(weights[order])
@@ -204,9 +214,11 @@ def choose_candidates(
         weights = weights[rows]
 
     def task(k: int) -> None:
+        size = n if rows is None else rows.size
+        room = np.empty(size), np.empty(size, np.int32), np.empty(size + 1, np.int32)
         for f in range(*parts[k]):
             column = columns[f] if rows is None else columns[f, rows]
-            knots[f] = _knots_of_column(column, weights, total, highest, spans, max_knots)
+            knots[f] = _knots_of_column(column, weights, total, highest, spans, max_knots, room)
 
     if highest > spans.endspan:
         workers.run(task, len(parts))

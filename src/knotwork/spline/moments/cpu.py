@@ -55,11 +55,14 @@ def _opening_sums(columns, codes, offsets, w, y, rows, features, table):  # type
                 table[at, second] += y[k, i] * columns[f, i]
 
 
-def _full_column_sums(x: Floats, w: Floats, y: Floats, cell: Floats) -> None:
-    """Write the same sums for a feature without knots: all rows are in one bin, and numpy is faster there."""
+def _full_column_sums(x: Floats, w: Floats, y: Floats) -> Floats:
+    """Return the same sums for features without knots: all rows are in one bin, and numpy is faster there."""
     wx = x if w.size == 0 else w * x
-    cell[1:4] = x.size if w.size == 0 else w.sum(), wx.sum(), np.einsum("i,i", wx, x)
-    cell[4::2], cell[5::2] = y.sum(axis=1), np.einsum("ki,i->k", y, x)
+    cells = np.empty((len(x), 3 + 2 * len(y)))
+    cells[:, 0] = x.shape[1] if w.size == 0 else w.sum()
+    cells[:, 1], cells[:, 2] = wx.sum(axis=1), np.einsum("fi,fi->f", wx, x)
+    cells[:, 3::2], cells[:, 4::2] = y.sum(axis=1), np.einsum("ki,fi->fk", y, x)
+    return cells
 
 
 @compiled_reduction
@@ -231,9 +234,9 @@ class CpuRows:
             for block in blocks:
                 rows, table = self._blocks[block], tables[block]
                 _opening_sums(self._columns, self._codes, grid.offsets, w, y, rows, features, table)
-                part = slice(*rows)
-                for f in single[(single >= features[0]) & (single < features[1])]:
-                    _full_column_sums(self._columns[f, part], w[part], y[:, part], table[grid.offsets[f]])
+                part, own = slice(*rows), single[(single >= features[0]) & (single < features[1])]
+                if own.size:
+                    table[grid.offsets[own], 1:] = _full_column_sums(self._columns[own, part], w[part], y[:, part])
 
         self._workers.run(task, len(jobs))
         # The products of zero and 1 with …: the first are the masses, because a table begins with zeros.
