@@ -467,3 +467,17 @@ def test_a_head_with_scaling_is_refused_with_what_to_do():
     with pytest.raises(NetworkError, match=r"a head must have no Scaling at its ends.*fold it first, kw.fold"):
         kw.init_head_(nn.Sequential(head), "0", (X, X[:, 0]))
     kw.init_head_(nn.Sequential(kw.fold(head)), "0", (X.astype(np.float32), X[:, 0]))
+
+
+@pytest.mark.parametrize("widths", [(15, 15), (40, 15)])
+def test_layers_too_narrow_for_two_units_an_output_hold_a_spline_everywhere_alike(widths):
+    from sklearn.datasets import load_digits
+
+    X, y = load_digits(return_X_y=True)
+    rows, labels = torch.tensor(X).float(), torch.tensor(y)
+    module, model = chain(64, *widths, 10), nn.Sequential(nn.Identity(), nn.Linear(64, 10))
+    assert init_(module, rows, labels, random_state=0).max_difference < 1e-3
+    assert kw.init_head_(model, "1", (rows, labels), hidden=widths, random_state=0).max_difference < 1e-3
+    estimator = kw.SplineNetClassifier(hidden=widths, epochs=0, random_state=0).fit(X, y)
+    shares = [(net(rows).argmax(dim=1) == labels).float().mean() for net in (module, model, estimator.network_)]
+    assert min(shares) > 0.8
