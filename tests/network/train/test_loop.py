@@ -603,3 +603,28 @@ def test_a_first_layer_without_bias_is_trained_for_the_rows_that_it_will_see(dat
     net = nn.Sequential(nn.Linear(4, 16, bias=False), nn.ReLU(), nn.Linear(16, 1)).double()
     history = kw.train(net, rows, y, validation=(rows, y), epochs=3, random_state=0)
     assert history.validation_loss[history.best_epoch] == pytest.approx(np.mean((outputs(net, rows)[:, 0] - y) ** 2))
+
+
+@pytest.mark.parametrize("wrap", [lambda net: nn.Sequential(net), lambda net: nn.Sequential(*net, nn.Identity())])
+def test_scalings_are_found_inside_wrappers(data, wrap):
+    X, y = data
+    rows = X * 60 + 1.7e9  # in float32 all of these are the same number
+    model = kw.MarsRegressor().fit(rows, y)
+    histories = []
+    for change in (lambda net: net, wrap):
+        net = change(kw.reshape(kw.to_network(model), (16,), X=rows, random_state=0))
+        histories.append(kw.train(net, rows, y, epochs=3, random_state=0))
+    assert histories[1].validation_loss == histories[0].validation_loss
+    assert histories[0].validation_loss[0] < 0.9 * np.var(y)
+
+
+def test_responses_are_standardised_behind_a_scaling_of_the_features_alone(data):
+    X, y = data
+    rows, prices = X * 50 + 1000, 1e5 * y + 3e5
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 1)]
+    net = nn.Sequential(kw.Scaling(rows.mean(axis=0), rows.std(axis=0)), *layers)
+    history = kw.train(net, rows, prices, epochs=30, validation=(rows, prices), random_state=0)
+    assert min(history.validation_loss) < 0.5 * np.var(prices)
+    after = np.mean((outputs(net, rows)[:, 0] - prices) ** 2)
+    assert after == pytest.approx(min(history.validation_loss), rel=1e-3)

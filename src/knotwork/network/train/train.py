@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from knotwork.network.chain import (
     write_layer_,
 )
 from knotwork.network.compile.balance import balance_
+from knotwork.network.scaling import Scaling
 from knotwork.network.train.loop import History, Part, TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.network.train.targets import Target, read_target
@@ -182,57 +183,52 @@ def _trainable(
 ) -> Iterator[tuple[nn.Module, Coordinates]]:
     """Yield the part of a network to train, and the coordinates that it computes in.
 
-    A network with scaling at its ends is trained between them. The first and last Linear of another Sequential are
-    rewritten for the measured coordinates, and back at the end. Everything else is trained as it is.
+    A Sequential is trained between the Scalings at its ends. At an end without one, its first or last Linear is
+    rewritten for the measured coordinates, and back afterwards. Everything else is trained as it is.
     """
-    inner, scaling = _between_scalings(net, features, outputs)
-    if scaling is not None:
-        balance_(inner)
-        try:
-            yield inner, scaling
-        finally:
-            if net.training != inner.training:
-                net.train(inner.training)
-        return
-    ends = None if measured is None else _ends(net)
-    if ends is None or measured is None:
+    layers, x, y = _opened(net)
+    if x is None and y is None and (measured is None or not layers):
         yield net, Coordinates.identity(features, outputs)
         return
-    first, last = ends
-    c = measured if first.bias is not None else replace(measured, x_centre=np.zeros_like(measured.x_centre))
-
-    def change(c: Coordinates) -> None:
-        write_layer_(first, read_layer(first).of_features(c))
-        write_layer_(last, read_layer(last).to_responses(c))
-
-    change(c)
-    balance_(net)
-    try:
-        yield net, c
-    finally:
-        change(c.inverse)
-
-
-def _between_scalings(net: nn.Module, features: int, outputs: int) -> tuple[nn.Module, Coordinates | None]:
-    """Return what lies between the Scalings of a network, and their coordinates; the network and None without any."""
-    if not isinstance(net, nn.Sequential):
-        return net, None
-    layers, x, y = without_scaling(list(net))  # not children(), which gives a layer that stands in two places once
-    if x is None and y is None:
-        return net, None
     inner = nn.Sequential(*layers)
     inner.training = net.training
-    return inner, scaling_coordinates(x, y, features, outputs)
+    c = scaling_coordinates(x, y, features, outputs)
+    working = [m for m in layers if not isinstance(m, TRANSPARENT)]
+    first = working[0] if measured is not None and x is None and _is_own(working[0], working) else None
+    last = working[-1] if measured is not None and y is None and _is_own(working[-1], working) else None
+    if measured is not None and first is not None:
+        # Without a bias there is nothing to move the features by.
+        centre = measured.x_centre if first.bias is not None else np.zeros(features)
+        c = replace(c, x_centre=centre, x_scale=measured.x_scale)
+    if measured is not None and last is not None and last.bias is not None:
+        c = replace(c, y_centre=measured.y_centre, y_scale=measured.y_scale)
+
+    def change(c: Coordinates) -> None:
+        if first is not None:
+            write_layer_(first, read_layer(first).of_features(c))
+        if last is not None and last.bias is not None:
+            write_layer_(last, read_layer(last).to_responses(c))
+
+    change(c)
+    balance_(inner)
+    try:
+        yield inner, c
+    finally:
+        change(c.inverse)
+        if net.training != inner.training:
+            net.train(inner.training)
 
 
-def _ends(net: nn.Module) -> tuple[nn.Linear, nn.Linear] | None:
-    """Return the first and the last layer of a Sequential if coordinates can be folded into them."""
-    containers = [m for m in net.modules() if list(m.children()) and not isinstance(m, nn.Linear)]
-    if not all(isinstance(m, nn.Sequential) for m in containers):
-        return None
-    layers = [m for _, m in leaves(net) if not isinstance(m, TRANSPARENT)]
-    if not (layers and isinstance(layers[0], nn.Linear) and isinstance(layers[-1], nn.Linear)):
-        return None
-    weights = [id(m.weight) for m in layers if isinstance(m, nn.Linear)]
-    alone = all(weights.count(id(end.weight)) == 1 for end in (layers[0], layers[-1])) or len(layers) == 1
-    return (layers[0], layers[-1]) if alone and layers[-1].bias is not None else None
+def _opened(net: nn.Module) -> tuple[list[nn.Module], Scaling | None, Scaling | None]:
+    """Return the layers of a Sequential between its Scalings, and these; no layers for other modules."""
+    if not isinstance(net, nn.Sequential):
+        return [], None, None
+    layers = [m for _, m in leaves(net)]
+    return without_scaling([m for m in layers if not isinstance(m, nn.Identity)])
+
+
+def _is_own(layer: nn.Module, working: list[nn.Module]) -> TypeGuard[nn.Linear]:
+    """Whether a layer is a Linear that stands in one place only."""
+    if not isinstance(layer, nn.Linear):
+        return False
+    return sum(isinstance(m, nn.Linear) and m.weight is layer.weight for m in working) == 1
