@@ -35,16 +35,6 @@ class Affine:
         """Value at x = 0, in extended precision: (d,)."""
         return self.offset.astype(np.longdouble) - self.centre.astype(np.longdouble) * self.factor
 
-    @property
-    def zero(self) -> Floats:
-        """The x of value 0, rounded: (d,)."""
-        return (-self.constant / self.factor).astype(np.float64)
-
-    def about(self, centre: Floats) -> Affine:
-        """Return the same map as a function of x − centre."""
-        offset = self.constant + centre.astype(np.longdouble) * self.factor
-        return Affine(np.zeros_like(centre), self.factor, offset.astype(np.float64))
-
 
 @dataclass(frozen=True)
 class Inputs:

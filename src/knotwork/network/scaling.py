@@ -9,6 +9,8 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from knotwork.errors import NetworkError
+
 
 class Scaling(nn.Module):
     """(x − centre)/scale, feature by feature: (N, d) → (N, d). Nothing here is trained.
@@ -18,7 +20,8 @@ class Scaling(nn.Module):
 
     Parameters
     ----------
-    centre, scale : (d,)
+    centre, scale : (d,); of the features in front of a network. Behind it, y·std + mean of the responses is
+        ``Scaling(-mean / std, 1 / std)``
 
     Examples
     --------
@@ -33,8 +36,16 @@ class Scaling(nn.Module):
 
     def __init__(self, centre: ArrayLike, scale: ArrayLike) -> None:
         super().__init__()
-        self.register_buffer("centre", torch.as_tensor(centre, dtype=torch.float64).clone())
-        self.register_buffer("scale", torch.as_tensor(scale, dtype=torch.float64).clone())
+        numbers = [torch.as_tensor(values, dtype=torch.float64).clone() for values in (centre, scale)]
+        shapes = [tuple(values.shape) for values in numbers]
+        if shapes[0] != shapes[1] or len(shapes[0]) != 1:
+            raise NetworkError(f"centre and scale must be of one shape (d,), got {shapes[0]} and {shapes[1]}")
+        if not all(bool(torch.isfinite(values).all()) for values in numbers) or bool((numbers[1] == 0).any()):
+            raise NetworkError(
+                f"centre and scale must be finite and no scale zero, got {numbers[0].tolist()} and {numbers[1].tolist()}"
+            )
+        self.register_buffer("centre", numbers[0])
+        self.register_buffer("scale", numbers[1])
         # Goes wherever the network goes, and says which dtype and device that is.
         self.register_buffer("_like", torch.empty(0), persistent=False)
 

@@ -625,6 +625,6 @@ def test_responses_are_standardised_behind_a_scaling_of_the_features_alone(data)
     layers = [nn.Linear(4, 32), nn.ReLU(), nn.Linear(32, 1)]
     net = nn.Sequential(kw.Scaling(rows.mean(axis=0), rows.std(axis=0)), *layers)
     history = kw.train(net, rows, prices, epochs=80, validation=(rows, prices), random_state=0)
-    assert min(history.validation_loss) < 0.5 * np.var(prices)
+    assert min(history.validation_loss) < 0.7 * np.var(prices)
     after = np.mean((outputs(net, rows)[:, 0] - prices) ** 2)
     assert after == pytest.approx(min(history.validation_loss), rel=1e-3)

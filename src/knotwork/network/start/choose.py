@@ -265,11 +265,11 @@ def _with_lines(spline: Spline, task: StartTask) -> Spline:
         return spline
     coef = np.vstack([spline.coef, np.zeros((len(lines), spline.coef.shape[1]))])
     grown = replace(spline, terms=(*spline.terms, *lines), coef=coef)
-    units = _units(grown, task)
+    units = units_of(grown, task)
     return grown if all(need <= width for need, width in zip(units, room, strict=False)) else spline
 
 
-def _units(spline: Spline, task: StartTask) -> tuple[int, ...]:
+def units_of(spline: Spline, task: StartTask) -> tuple[int, ...]:
     """Count the units of a spline in the coordinates of training: a hinge at zero and a line share units only there."""
     c = task.coordinates
     moved = in_coordinates(spline, Coordinates.of_features(c.x_centre, c.x_scale, spline.intercept.size))
@@ -313,7 +313,7 @@ def _narrowed(
             # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
             units = [2 * sum(len(term.features) for term in found.spline.terms)] * degree
             if max(units) > min(room):
-                units = list(_units(found.spline, task))
+                units = list(units_of(found.spline, task))
             excess = max(need - width for need, width in zip(units, room, strict=False))
             if excess <= 0:
                 if best is None or found.quality.gcv < best.quality.gcv:

@@ -22,17 +22,17 @@ from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Layer, build
-from knotwork.network.start.choose import THRESHOLD, StartOptions, choose_start, two_logits
+from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start, two_logits
 from knotwork.network.start.features import capture
 from knotwork.network.start.find import find_chain, find_head, require_own
 from knotwork.network.start.init import (
     CHECKED_ROWS,
+    carried_units,
     place_,
     require_options,
     require_target,
     size_of,
     start_task_of,
-    units_of,
 )
 from knotwork.network.start.initial import spline_start
 from knotwork.network.train.targets import Target, read_target
@@ -199,13 +199,15 @@ def init_head_(
         penalty = max(degree_penalty, 2 * float(np.log(X.shape[1])) - 2)
     options = StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs)
     spline, projection = _fit(X, target, outputs, options, rule, widths, max_features)
-    chain, size = _chain(spline, projection, X, target, outputs, rule, widths, fill, random_state)
+    chain, task_of_head = _chain(spline, projection, X, target, outputs, rule, widths, fill, random_state)
 
     replaced = module if hidden is None else _new_head(model, module, chain)
     linears = [m for m in replaced.modules() if isinstance(m, nn.Linear)] if hidden is not None else linears
     first = next(replaced.parameters())
     shown = torch.from_numpy(X[:CHECKED_ROWS]).to(first.device, first.dtype)
-    difference = place_(replaced, linears, chain, shown, spline(projection(X[:CHECKED_ROWS])), size)
+    difference = place_(
+        replaced, linears, chain, shown, spline(projection(X[:CHECKED_ROWS])), size_of(task_of_head.coordinates)
+    )
     if hidden is not None:
         parent, _, name = head.rpartition(".")
         setattr(model.get_submodule(parent), name, replaced)
@@ -214,7 +216,7 @@ def init_head_(
     return HeadReport(
         spline=spline,
         projection=projection,
-        units=units_of(spline, rule, widths, outputs) if widths else (),
+        units=carried_units(spline, task_of_head) if widths else (),
         max_difference=float(difference.max()),
         mean_difference=float(difference.mean()),
         task=target.task,
@@ -276,10 +278,11 @@ def _chain(
     widths: tuple[int, ...],
     fill: str,
     random_state: int | None,
-) -> tuple[Chain, float]:
-    """Write the spline of the projection as layers of the features; return them and the size of the outputs."""
+) -> tuple[Chain, StartTask]:
+    """Write the spline of the projection as layers of the features; return them and what they start."""
     rows = Sample(projection(X), target.values, np.ones(len(X)))
-    c = start_task_of(rows, target, outputs, projection.names, widths, rule).coordinates
+    task = start_task_of(rows, target, outputs, projection.names, widths, rule)
+    c = task.coordinates
     if widths:
         inner = spline_start(spline, c, rows.X, widths, rule, fill, np.random.default_rng(random_state))
         chain = inner.in_coordinates(c.inverse)
@@ -288,7 +291,7 @@ def _chain(
         chain = Chain.of([line], rule)
     map_of_features = Layer(torch.from_numpy(projection.weight).T, torch.from_numpy(projection.offset))
     first, *rest = chain.layers
-    return chain.with_layers([first.after(map_of_features), *rest]), size_of(c)
+    return chain.with_layers([first.after(map_of_features), *rest]), task
 
 
 def _count_outputs(y: NDArray[Any], task: str) -> int:

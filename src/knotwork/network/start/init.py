@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +18,8 @@ from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError, ScaleWarning
 from knotwork.network.activations import Activation
 from knotwork.network.chain import Chain, build, write_layer_
-from knotwork.network.compile.units import count_units
 from knotwork.network.reshape import FILLS
-from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start
+from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start, units_of
 from knotwork.network.start.find import find_chain
 from knotwork.network.start.initial import spline_start
 from knotwork.network.train.losses import LogLoss, SquaredError
@@ -123,7 +121,7 @@ def init_(
     difference = place_(module, linears, chain, shown, spline(rows[:CHECKED_ROWS]), size_of(c))
     return InitReport(
         spline=spline,
-        units=units_of(spline, rule, widths, outputs),
+        units=carried_units(spline, start_task),
         max_difference=float(difference.max()),
         mean_difference=float(difference.mean()),
         seconds=time.perf_counter() - start,
@@ -164,11 +162,11 @@ def require_options(
             raise NetworkError(f"{text}, got {got!r}")
 
 
-def units_of(spline: Spline, rule: Activation, widths: Sequence[int], outputs: int) -> tuple[int, ...]:
+def carried_units(spline: Spline, task: StartTask) -> tuple[int, ...]:
     """Count the units that the function needs in each hidden layer: two an output behind it, or its own if fewer."""
-    units = count_units(spline, rule.module)
-    behind = widths[len(units) :]
-    carried = 2 * outputs if min(behind, default=2 * outputs) >= 2 * outputs else units[-1]
+    units, two = units_of(spline, task), 2 * task.outputs
+    behind = task.widths[len(units) :]
+    carried = two if min(behind, default=two) >= two else units[-1]
     return (*units, *(carried for _ in behind))
 
 
