@@ -41,9 +41,8 @@ class Scaling(nn.Module):
         if shapes[0] != shapes[1] or len(shapes[0]) != 1:
             raise NetworkError(f"centre and scale must be of one shape (d,), got {shapes[0]} and {shapes[1]}")
         if not all(bool(torch.isfinite(values).all()) for values in numbers) or bool((numbers[1] == 0).any()):
-            raise NetworkError(
-                f"centre and scale must be finite and no scale zero, got {numbers[0].tolist()} and {numbers[1].tolist()}"
-            )
+            shown = " and ".join(str(values.tolist()) for values in numbers)
+            raise NetworkError(f"centre and scale must be finite and no scale zero, got {shown}")
         self.register_buffer("centre", numbers[0])
         self.register_buffer("scale", numbers[1])
         # Goes wherever the network goes, and says which dtype and device that is.
