@@ -182,7 +182,7 @@ def _read_arrays(folder: Path, digest: object) -> dict[str, NDArray[Any]]:
     """Read the arrays that belong to the document; those put aside if a save ended before its last step."""
     found = [folder / name for name in (ARRAYS, PREVIOUS) if (folder / name).is_file()]
     if not found:
-        raise DataError(f"a saved model has {ARRAYS} beside {DOCUMENT}, {folder} lacks it; copy the whole folder")
+        raise DataError(f"a saved model has {ARRAYS} next to {DOCUMENT}, {folder} lacks it; copy the whole folder")
     for path in found:
         data = path.read_bytes()
         if _digest(data) == digest:

@@ -26,7 +26,7 @@ def demo(
         "knotwork-demo"
     ),
 ) -> None:
-    """Abalone: fit a spline, turn it into a network, train it beside one that starts at random."""
+    """Abalone: fit a spline, turn it into a network, train it and a network with a random start."""
     import numpy as np
     import torch
 
@@ -61,7 +61,7 @@ def demo(
     )
 
     console.print(
-        f"\n[bold]3. Grown to 128 × 128 and trained on[/], {epochs} epochs, beside a random start of that shape. "
+        f"\n[bold]3. Grown to 128 × 128 and trained on[/], {epochs} epochs, next to a random start of that shape. "
         f"Error on validation rows, in rings:\n"
     )
     networks = {}
@@ -145,7 +145,7 @@ def describe(model: MarsRegressor, X: Any, columns: int = 3) -> list[str]:
         tell = _between_categories if model.encoder_.columns[k].categories is not None else _along
         sentences.append(f"{lead}: {tell(model, matrix, encoded)}")
     sentences.append(
-        "Each effect is that of one column with the others held still, though in nature they grow together."
+        "Each effect is that of one column with the others held fixed, though in nature they grow together."
     )
     return sentences
 
@@ -204,5 +204,5 @@ def _save(
         return files
     from knotwork.experiments.figures import demo_curves
 
-    files[demo_curves(out / "curves", curves)[0]] = "both curves as a picture, with an .svg beside it"
+    files[demo_curves(out / "curves", curves)[0]] = "both curves as a picture, with an .svg next to it"
     return files

@@ -73,7 +73,7 @@ def choose_columns(
     if not features:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         raise DataError(
-            f"a fit needs a column beside the target, {table.path} has none ({reasons or 'only the target'})"
+            f"a fit needs a column other than the target, {table.path} has none ({reasons or 'only the target'})"
         )
     return ColumnSelection(features, {name: left_out[name] for name in names if name in left_out})
 

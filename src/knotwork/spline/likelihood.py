@@ -142,7 +142,7 @@ def class_shares(codes: NDArray[np.intp], classes: int, weights: Floats | None) 
 
 
 def default_terms(rows: int, features: int, degree: int) -> int:
-    """Maximum number of terms of the search: as in regression, but at least √N; a label says less than a number."""
+    """Maximum number of terms of the search: as in regression, but at least √N; a label carries less information."""
     return max(default_max_terms(features, degree), min(200, int(np.sqrt(rows))) + 1)
 
 

@@ -10,9 +10,9 @@ from knotwork.arrays import Floats
 MAX_ROWS = 4096
 # Chance of finding some where there are none.
 LEVEL = 0.01
-# Share of the strongest pair's statistic below which a pair is weak beside it.
+# Share of the strongest pair's statistic below which a pair counts as weak.
 STRONG = 0.5
-# Deviations beyond which a value counts no more: one row must not decide.
+# Number of stds at which values are clipped: one row must not decide.
 FARTHEST = 2.0
 
 
@@ -20,9 +20,9 @@ def interacting_features(X: Floats, residual: Floats, variance: Floats, weight: 
     """Return the features whose products with another go with what a model without interactions leaves of the rows.
 
     X (N, d), residuals (N,), their variances (N,) if nothing is left, and weights (N,), which count like so many rows.
-    Each feature takes part with its deviation from the mean and with the size of that. The score statistic of every
+    Each feature takes part with its distance from the mean, signed and absolute. The score statistic of every
     product is compared with a bound for so many: the tail of χ² with one degree of freedom is below exp(−t/2). Pairs
-    that are weak beside the strongest one do not count.
+    that are weak compared with the strongest one do not count.
 
     >>> x = np.random.default_rng(0).normal(size=(1000, 3))
     >>> noise, one = np.random.default_rng(1).normal(size=1000), np.ones(1000)

@@ -23,7 +23,7 @@ TOLERANCE = 1e-13
 
 @dataclass(frozen=True)
 class Refit:
-    """Least squares on the chosen terms, in standardised units.
+    """Least squares on the chosen terms, in standardised coordinates.
 
     terms : the chosen terms; intercept : (p,); coef : (M, p); rss : (p,) of the true residual
     inverse : (1 + M, 1 + M) inverse of the triangular factor of [1, B]

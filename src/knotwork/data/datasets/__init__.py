@@ -1,7 +1,7 @@
 """Three classic regression tables, inside the package: nothing is downloaded.
 
 Abalone (Nash et al., 1994) and Wine Quality (Cortez et al., 2009), from the UCI Machine Learning Repository, under
-the Creative Commons Attribution 4.0 licence; LICENSE-DATA.md beside this file has the full attribution.
+the Creative Commons Attribution 4.0 licence; LICENSE-DATA.md next to this file has the full attribution.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from knotwork.spline.model import Spline
 
 # Rows on which the module is run to see that it computes the spline.
 CHECKED_ROWS = 1024
-# Ratio of the features' deviations, or of a mean to its deviation, that training will suffer from.
+# Ratio of the features' stds, or of a mean to its std, above which training is slow.
 WILD = 1e3
 
 
@@ -83,7 +83,7 @@ def init_(
         classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
     fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; a ridge of
         None is 1e-3 for numbers and 1 for classes
-    max_degree : most features in a term; each degree takes a hidden layer
+    max_degree : maximum number of features in a term; each degree takes a hidden layer
 
     Returns
     -------
@@ -243,7 +243,7 @@ def _warn_of_scales(coordinates: Coordinates) -> None:
     scale, centre = coordinates.x_scale, np.abs(coordinates.x_centre)
     if scale.max() > WILD * scale.min() or (centre > WILD * scale).any():
         warnings.warn(
-            f"the features' deviations run from {scale.min():.3g} to {scale.max():.3g} and their means to "
+            f"the features' stds run from {scale.min():.3g} to {scale.max():.3g} and their means to "
             f"{centre.max():.3g}: the start is right, but training will be slow; standardise X first",
             ScaleWarning,
             stacklevel=3,
