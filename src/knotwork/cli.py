@@ -1,7 +1,7 @@
 """The ``knotwork`` command: its options, its exit codes, how it reports errors.
 
 Exit codes: 0 when all went well, 2 when the input or the options cannot be used (one sentence on stderr says why),
-130 when interrupted; 1 is a mistake of ours and comes with its traceback. Results go to stdout, everything else to
+130 when interrupted; 1 is a bug in knotwork and comes with its traceback. Results go to stdout, everything else to
 stderr, so that the output of ``--json`` is nothing but JSON.
 """
 

@@ -40,7 +40,7 @@ def demo(
     test = np.random.default_rng(0).random(len(X)) < 0.3
     X_train, y_train, X_test, y_test = X[~test], y[~test], X[test], y[test]
     console.print(
-        f"[bold]Abalone[/]: how many rings has a shellfish (its age), told from its sex and seven measurements? "
+        f"[bold]Abalone[/]: how many rings does a shellfish have (its age), given its sex and seven measurements? "
         f"{len(X_train)} to learn from, {len(X_test)} to test on."
     )
 
@@ -181,7 +181,7 @@ def _between_categories(model: MarsRegressor, matrix: Floats, encoded: Any) -> s
     values = model.spline_(probe)
     names = [model.spline_.feature_names[f] for f in encoded]
     low, high = int(np.argmin(values)), int(np.argmax(values))
-    return f"{names[low]} has {values[high] - values[low]:.1f} rings less than {names[high]}, all else being equal."
+    return f"{names[low]} has {values[high] - values[low]:.1f} fewer rings than {names[high]}, all else being equal."
 
 
 def _save(

@@ -44,7 +44,9 @@ def choose_columns(
     names = tuple(table.kinds)
     require_columns([target, *exclude, *include], names, table.path)
     if target in exclude or target in include:
-        raise DataError(f"the target is no feature, got {target!r} as both; name other columns in --exclude, --include")
+        raise DataError(
+            f"the target cannot be a feature, got {target!r} as both; name other columns in --exclude, --include"
+        )
     if target not in table.columns:
         what = "dates" if table.kinds[target] == "date" else f"more than {MAX_TEXTS} different texts"
         raise DataError(

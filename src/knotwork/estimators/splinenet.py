@@ -45,7 +45,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     warmup : float, default 0.2
         Share of the steps before the peak.
     l1, dropout : float, default 0
-        Sparsity, in units of the standardised loss, and the share of hidden units left out at each step.
+        Sparsity, on the scale of the standardised loss, and the share of hidden units left out at each step.
     validation_fraction : float, default 0.15
         Share of the distinct rows held out; copies of a row stay together. The epoch with their minimum loss is kept.
     patience : int or None, default 30

@@ -317,7 +317,7 @@ def sparsity_table(result: Record, plan: Plan) -> str:
     return (
         f"{table(head, rows)}\n\nA weight is small below 1 % of its layer's largest; before training {before:.0%} are. "
         f"L2 is "
-        f"AdamW's decoupled decay, L1 and L2 in units of the standardised loss."
+        f"AdamW's decoupled decay, L1 and L2 are on the scale of the standardised loss."
     )
 
 

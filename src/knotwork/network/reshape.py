@@ -147,7 +147,7 @@ def reshape_chain(
             raise NetworkError(f"hidden layer {k} needs a width of at least {need} to hold the function, got {width}")
     rows = _rows_made_up(chain.layers[0], rng) if X is None else _rows(chain, X)
     longer = _lengthen(chain, len(widths) - len(chain.hidden), by_units)
-    # Units placed by guess bend early, so that they are active on some rows even if the guess is wide of the data.
+    # Units placed by guess bend early, so that they are active on some rows even if the guess misses the data.
     return _fill(longer, widths, fill, rows, 0.5 if X is None else 0.8, rng)
 
 

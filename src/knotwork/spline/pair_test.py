@@ -6,9 +6,9 @@ import numpy as np
 
 from knotwork.arrays import Floats
 
-# Rows to test on, evenly spread: an interaction that they do not show is worth less than a search for it.
+# Rows to test on, evenly spread: an interaction that they do not show is not worth a search.
 MAX_ROWS = 4096
-# Chance of finding some where there are none.
+# Probability of finding interactions where there are none.
 LEVEL = 0.01
 # Share of the strongest pair's statistic below which a pair counts as weak.
 STRONG = 0.5
@@ -17,7 +17,7 @@ FARTHEST = 2.0
 
 
 def interacting_features(X: Floats, residual: Floats, variance: Floats, weight: Floats) -> tuple[int, ...]:
-    """Return the features whose products with another go with what a model without interactions leaves of the rows.
+    """Return the features whose products with another correlate with the residuals of a model without interactions.
 
     X (N, d), residuals (N,), their variances (N,) if nothing is left, and weights (N,), which count like so many rows.
     Each feature takes part with its distance from the mean, signed and absolute. The score statistic of every

@@ -46,7 +46,7 @@ def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp]) -> Refit:
     for _ in range(MAX_PASSES):
         residual = rows.residual(terms, beta[0], beta[1:])
         if residual.rss.sum() >= rss.sum():
-            beta = previous  # rounding has the last word
+            beta = previous  # only rounding is left
             break
         correction = inverse @ (inverse.T @ residual.dots)
         gain = (residual.dots * correction).sum(axis=0)

@@ -57,7 +57,7 @@ def fit_scores(X: NDArray[np.floating], y: Floats) -> Scores:
         gram += z.T @ z
         right += z.T @ (y[rows] - centre)
     scale = np.sqrt(np.diagonal(gram) / n)
-    scale = np.where(scale > 1e-12 * np.abs(mean), scale, np.inf)  # a constant has no say
+    scale = np.where(scale > 1e-12 * np.abs(mean), scale, np.inf)  # a constant gets no weight
     with threadpool_limits(1, user_api="blas"):  # its threads wait for each other, for seconds on a busy machine
         sizes, axes = np.linalg.eigh(gram / scale / scale[:, None])
     sizes, right = np.maximum(sizes, 0.0), axes.T @ (right / scale[:, None])

@@ -40,7 +40,7 @@ def load_wine_quality(colour: Literal["white", "red"] = "white") -> tuple[pd.Dat
     """Portuguese Vinho Verde, eleven measurements a wine; y is the median grade of at least three tasters.
 
     4898 white or 1599 red wines. Many rows are exact copies of an earlier one (937 of the white, 240 of the red):
-    a random split puts copies of training rows into the test part and flatters models that remember rows. For
+    a random split puts copies of training rows into the test part and favours models that memorise rows. For
     an honest error split by distinct rows, ``X.drop_duplicates()`` first.
 
     >>> X, y = load_wine_quality("red")

@@ -120,7 +120,7 @@ def _gains(maps: list[tuple[Floats, Floats]], curves: list[Curve | None]) -> lis
 def _shares(gains: list[Floats], curves: list[Curve | None], tolerance: float) -> list[Floats]:
     """Share a tolerance out over the units of smooth layers: e ∝ g^(−2/3), Σ g·e = tolerance."""
     curved = [g for g, curve in zip(gains, curves, strict=True) if curve is not None]
-    # A unit that reaches no output may be off by anything; by the tolerance, then.
+    # A unit that reaches no output may have any error: it gets the tolerance.
     total = sum(float(np.cbrt(g).sum()) for g in curved)
     with np.errstate(divide="ignore"):
         return [np.minimum(tolerance / total * g ** (-2 / 3), 1e300) if total > 0 else g + tolerance for g in gains]

@@ -333,7 +333,7 @@ def ridge_refits(spline: Spline, task: StartTask, ridges: Sequence[float]) -> li
     if not spline.terms or not any(ridges):
         return [spline] * len(ridges)
     c, rows = task.coordinates, task.rows
-    # What a term is in standardised units: itself over the scale of its first feature, or of all of a product's.
+    # A term in standardised coordinates is itself over the scale of its first feature, or of all of a product's.
     features = [t.features if isinstance(t, Product) else t.features[:1] for t in spline.terms]
     unit = np.array([prod(c.x_scale[f] for f in own) for own in features])
     basis = spline.basis(rows.X) / unit

@@ -132,8 +132,8 @@ def init_head_(
         (Dropout, Flatten and Identity may stand anywhere). It must be fed (rows, features) once in each run
     data : (X, y), inputs of the model and targets of the head, or a DataLoader that yields such pairs. Classes are
         numbers from 0 or text
-    task : "regression", "classification" (the outputs become logits; one output tells two classes apart) or "auto", as
-        in ``init_``; where ``hidden`` makes new outputs whole numbers are classes
+    task : "regression", "classification" (the outputs become logits; one output distinguishes two classes) or "auto",
+        as in ``init_``; where ``hidden`` makes new outputs whole numbers are classes
     hidden : widths of hidden layers: the head, whatever it is, is replaced by Linear and ReLU layers of these widths
     outputs : of the new head; None is one per class or column of y
     max_features : maximum number of features that the search looks at in addition to the scores of all; it takes the
@@ -239,7 +239,7 @@ def _fit(
     widths: tuple[int, ...],
     max_features: int,
 ) -> tuple[Spline, Projection]:
-    """Fit scores, then a spline of them (linear without a hidden layer) and of the features that add most to them."""
+    """Fit scores, then a spline of them and of the features that add most to them; linear without a hidden layer."""
     y = target.values
     if target.classes is not None:
         y = indicators(target.values, np.bincount(target.values, minlength=len(target.classes)) / len(X))

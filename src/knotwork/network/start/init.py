@@ -1,4 +1,4 @@
-"""init_: set the weights of somebody's own network, in place, to those of a spline of the data."""
+"""init_: set the weights of a user's own network, in place, to those of a spline of the data."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def init_(
         ``forward``); Dropout, Flatten and Identity may stand anywhere, a ``Scaling`` at the ends. dtype, device and
         everything else about it stay as they are
     X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them; for classes (N,) labels
-    task : "regression", "classification" (the outputs become logits; one output tells two classes apart) or "auto":
+    task : "regression", "classification" (the outputs become logits; one output distinguishes two classes) or "auto":
         classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
     fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; a ridge of
         None is 1e-3 for numbers and 1 for classes
@@ -136,7 +136,7 @@ def start_task_of(
     sample: Sample, target: Target, outputs: int, names: tuple[str, ...], widths: tuple[int, ...], rule: Activation,
     *, weighted: bool = False,
 ) -> StartTask:  # fmt: skip
-    """Say what a start for a network of somebody's own is fitted to; no rows are held out from it."""
+    """Return what a start for a user's own network is fitted to; no rows are held out from it."""
     loss = SquaredError() if target.classes is None else LogLoss(outputs)
     coordinates = loss.coordinates(sample.X, sample.y, sample.weight)
     return StartTask(sample, None, weighted, names, widths, rule, coordinates, loss)
@@ -151,7 +151,7 @@ def require_options(
     fill: str, max_terms: int | None, max_degree: int, penalty: float | None, threshold: float | None,
     ridge: float | None,
 ) -> None:  # fmt: skip
-    """Refuse options of a start that cannot be."""
+    """Refuse options of a start that are out of range."""
     for fine, text, got in (
         (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
         (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),

@@ -33,7 +33,7 @@ class TrainOptions:
     """How to train.
 
     learning_rate : peak of the schedule: a linear warm-up over the first ``warmup`` of the steps, then a half cosine
-    l1 : weight of Σ|weights|, in units of the (standardised) loss; dropout : share of hidden units left out
+    l1 : weight of Σ|weights|, on the scale of the standardised loss; dropout : share of hidden units left out
     patience : epochs without a better validation loss after which training ends; None is never
     setback : an epoch that leaves the validation loss this share above the best is undone, and the rate halved from
         there on; None is never. It needs validation rows that the start has not seen: it predicts others too well
