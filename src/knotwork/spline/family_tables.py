@@ -37,7 +37,7 @@ def _open(slots, mass, norms, responses, min_mass, size, place, known):  # type:
             for side in range(2):
                 j = side * STRIP + n % STRIP
                 own[j] = norms[s, side, i]
-                # A child that is zero on the rows has a norm of rounding errors: no part of it is orthogonal to a span.
+                # A child that is zero on the rows has a norm of rounding errors: it counts as part of every span.
                 own[BASE + j] = np.inf if own[j] <= NOTHING * max_norm else 0.0
                 for k in range(responses.shape[1]):
                     own[DOTS + k * BOTH + j] = responses[s, k, side, i]

@@ -36,7 +36,7 @@ class TrainOptions:
     l1 : weight of Σ|weights|, on the scale of the standardised loss; dropout : share of hidden units left out
     patience : epochs without a better validation loss after which training ends; None is never
     setback : an epoch that leaves the validation loss this share above the best is undone, and the rate halved from
-        there on; None is never. It needs validation rows that the start has not seen: it predicts others too well
+        there on; None is never. Use validation rows that the start has not seen: it predicts the others too well
     clip : maximum norm of a gradient
     average : epochs over which the weights are averaged (exponentially, less at first); the average is the result
     """
