@@ -494,7 +494,7 @@ def test_paths_without_a_model(saved, tmp_path):
     with pytest.raises(DataError, match="is or lies in a file"):
         save(load(saved), saved / io.DOCUMENT / "below")
     (saved / io.ARRAYS).unlink()
-    with pytest.raises(DataError, match=r"has model\.safetensors beside"):
+    with pytest.raises(DataError, match=r"has model\.safetensors next to"):
         load(saved)
 
 

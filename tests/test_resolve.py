@@ -390,7 +390,7 @@ def test_wrappers_are_not_saved_but_their_networks_are(fit, tmp_path):
     for name in ("one-hot, net", "sqrt, pipeline"):
         model, X, _ = fit(name)
         kind = type(model).__name__
-        with pytest.raises(DataError, match=rf"a {kind} of scikit-learn is none; save kw.to_network\(model\), or"):
+        with pytest.raises(DataError, match=rf"a {kind} of scikit-learn is not one; save kw.to_network\(model\), or"):
             kw.save(model, tmp_path / "no")
         net = kw.to_network(model, dtype=torch.float64)
         kw.save(net, tmp_path / kind)

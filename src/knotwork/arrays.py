@@ -6,5 +6,5 @@ import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-# Rows of a table that are worked on at a time: what they take stays in the processor's cache.
+# Rows of a table that are processed at a time: their values stay in the processor's cache.
 CHUNK = 4096

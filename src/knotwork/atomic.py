@@ -1,4 +1,4 @@
-"""Files and folders that appear whole or not at all: written beside their place and renamed into it."""
+"""Atomic writes: files and folders are written next to their place and renamed into it, so none is ever partial."""
 
 from __future__ import annotations
 

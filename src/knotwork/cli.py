@@ -1,7 +1,7 @@
-"""The ``knotwork`` command: its options, its exit codes, how it reports trouble.
+"""The ``knotwork`` command: its options, its exit codes, how it reports errors.
 
 Exit codes: 0 when all went well, 2 when the input or the options cannot be used (one sentence on stderr says why),
-130 when interrupted; 1 is a mistake of ours and comes with its traceback. Results go to stdout, everything else to
+130 when interrupted; 1 is a bug in knotwork and comes with its traceback. Results go to stdout, everything else to
 stderr, so that the output of ``--json`` is nothing but JSON.
 """
 
@@ -24,7 +24,7 @@ UNUSABLE = 2
 
 
 class Commands(TyperGroup):
-    """The commands, with errors of knotwork told in a sentence rather than a traceback."""
+    """The commands; an error of knotwork is one sentence rather than a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""

@@ -37,7 +37,7 @@ from knotwork.network.resolve import Resolved
 OPSET = 17
 IR_VERSION = 8
 ROWS = 512
-# Of the size of a network's parts, for each of its layers: what rounding may make of it.
+# Rounding error that a file may have, for each layer, as a share of the size of the network's parts.
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}
 
 Precision = Literal["float32", "float64"]
@@ -45,7 +45,7 @@ Precision = Literal["float32", "float64"]
 
 @dataclass(frozen=True)
 class Exported:
-    """A file that was written: its shape, and the most by which it was off our prediction on the rows of the check."""
+    """A file that was written: its shape, and its maximum difference from our prediction on the rows of the check."""
 
     path: Path
     inputs: int
@@ -228,7 +228,7 @@ def _rows_around_the_kinks(subject: _Subject) -> Floats:
 
 
 def _size_of_parts(subject: _Subject, rows: Floats) -> tuple[Floats, int]:
-    """Run the layers with all signs taken away: the most the parts of each output can add up to, and the layers."""
+    """Run the layers on absolute values: return the maximum that the parts of each output add up to, and the layers."""
     c = subject.chain.coordinates
     size, depth = np.abs(c.features(rows)), 0
     for layer in subject.layers:
@@ -236,7 +236,7 @@ def _size_of_parts(subject: _Subject, rows: Floats) -> tuple[Floats, int]:
             weight, bias = layer
             size, depth = size @ np.abs(weight).T + np.abs(bias), depth + 1
         else:
-            # All of these grow away from zero, so |act(u)| for |u| ≤ size is greatest at an end.
+            # All of these grow away from zero, so |act(u)| for |u| ≤ size has its maximum at an end.
             size = np.maximum(np.abs(_activate(layer, size)), np.abs(_activate(layer, -size)))
     return size * c.y_scale + np.abs(c.y_centre), depth
 

@@ -53,7 +53,7 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
     kind = name_in(KINDS, model)
     if kind is None and is_wrapper(model):
         raise DataError(
-            f"save takes models of knotwork, a {type(model).__name__} of scikit-learn is none; save "
+            f"save takes models of knotwork, a {type(model).__name__} of scikit-learn is not one; save "
             f"kw.to_network(model), or the estimator inside"
         )
     if kind is None:
@@ -158,7 +158,7 @@ def _read_document(folder: Path) -> dict[str, Any]:
     path = folder / DOCUMENT
     if not path.is_file():
         raise DataError(
-            f"a saved model is a folder with {DOCUMENT} in it, {folder} is none; check the path given to save"
+            f"a saved model is a folder with {DOCUMENT} in it, {folder} is not; check the path given to save"
         )
     try:
         document = json.loads(path.read_bytes())
@@ -182,7 +182,7 @@ def _read_arrays(folder: Path, digest: object) -> dict[str, NDArray[Any]]:
     """Read the arrays that belong to the document; those put aside if a save ended before its last step."""
     found = [folder / name for name in (ARRAYS, PREVIOUS) if (folder / name).is_file()]
     if not found:
-        raise DataError(f"a saved model has {ARRAYS} beside {DOCUMENT}, {folder} lacks it; copy the whole folder")
+        raise DataError(f"a saved model has {ARRAYS} next to {DOCUMENT}, {folder} lacks it; copy the whole folder")
     for path in found:
         data = path.read_bytes()
         if _digest(data) == digest:

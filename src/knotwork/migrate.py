@@ -59,7 +59,7 @@ def gains(name: str, **values: Any) -> Rewrite:
     return lambda fields: _record(name, {**fields, **values})
 
 
-# From schema 1 to 2: the nineteen fields of SplineFit become records that say which units they are in; a conversion
+# From schema 1 to 2: the nineteen fields of SplineFit become records that name their units of measurement; a conversion
 # names its link and its encoder.
 
 _SPLINE_FIT_1 = {
@@ -97,7 +97,7 @@ def _piecewise_fit_1(fields: Fields) -> dict[str, Any]:
 
 
 def _spline_coordinates_1(fields: Fields) -> dict[str, Any]:
-    """Of the responses it kept RSS and R², which give their std, and no mean: the intercept is as near as it gets."""
+    """It kept RSS and R² of the responses, which give their std, but no mean: the intercept is the best substitute."""
     intercept = fields["spline"]["fields"]["intercept"]
     left = 1.0 - fields["rsq"]
     variance = fields["rss"] / left / (fields["total"] * intercept["shape"][0]) if left > 0 else 0.0

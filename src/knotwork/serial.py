@@ -124,7 +124,7 @@ def require_known(table: Mapping[str, object], name: object) -> None:
 
 
 def not_as_written(found: str) -> DataError:
-    """Return the error for a document that somebody or something has changed."""
+    """Return the error for a document that has been changed."""
     return DataError(f"{DOCUMENT} must be as save wrote it, got {found}; save the model again")
 
 
@@ -230,7 +230,7 @@ class Writer:
 
         if module._forward_hooks or module._forward_pre_hooks:
             raise DataError(
-                f"layers must have no hooks, for these are code, {path or 'network'!r} has; remove them and add them "
+                f"layers must have no hooks (these are code), {path or 'network'!r} has some; remove them and add them "
                 f"again after loading"
             )
         if type(module) is nn.Sequential:
@@ -242,7 +242,7 @@ class Writer:
             return {"own": name, "buffers": buffers, "dtype": str(like.dtype), "training": module.training}
         if name not in LAYERS or type(module) is not getattr(nn, name):
             raise DataError(
-                f"layers must be of torch.nn itself, for other classes are code, {path or 'network'!r} is a {name}; "
+                f"layers must be of torch.nn itself (other classes are code), {path or 'network'!r} is a {name}; "
                 f"save the state_dict of such a network with safetensors.torch"
             )
         return {

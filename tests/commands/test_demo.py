@@ -47,5 +47,5 @@ def test_the_sentences_are_true_of_the_spline(model):
     assert second.startswith("b comes next")
     assert "falls by" in second
     assert third.startswith("kind comes next")
-    assert "kind=p has 2.0 rings less than kind=q" in third
+    assert "kind=p has 2.0 fewer rings than kind=q" in third
     assert low < 6

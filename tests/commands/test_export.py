@@ -36,7 +36,7 @@ def test_torch_gives_the_predictions_of_the_table(knotwork, frame, model, tmp_pa
 def test_refusals_leave_nothing_behind(knotwork, refused, spline_model, tmp_path):
     out = tmp_path / "model.onnx"
     assert "pass --format onnx or torch" in refused("export", spline_model, "--out", tmp_path / "model.bin")
-    assert "is none; check the path" in refused("export", tmp_path, "--out", out)
+    assert "is not; check the path" in refused("export", tmp_path, "--out", out)
     assert list(tmp_path.iterdir()) == []
     knotwork("export", spline_model, "--out", out)
     before = out.read_bytes()

@@ -29,7 +29,7 @@ def test_a_fit_says_what_it_did(knotwork, data, tmp_path):
         "Länge, cm, Art, flag",
         "width: excluded",
         "MarsRegressor, 240 rows",
-        "60 rows held out",
+        "60 held-out rows",
         "guessing the mean",
         "y ≈ ",
         "·h(Länge, cm - ",

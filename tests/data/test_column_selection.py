@@ -80,11 +80,11 @@ def test_columns_that_tell_nothing_are_left_out_with_the_reason(monkeypatch):
     [
         ({"x": X}, {"target": "z"}, "no column 'z'; its columns are 'x', 'y'"),
         ({"Weight": X}, {"exclude": ["weigth"]}, r"'weigth' \(did you mean 'Weight'\?\)"),
-        ({"x": X}, {"exclude": ["y"]}, "the target is no feature"),
+        ({"x": X}, {"exclude": ["y"]}, "the target cannot be a feature"),
         ({"x": X, "when": "date"}, {"target": "when"}, "column 'when' of t.csv holds dates; choose another target"),
         ({"x": X, "key": "text"}, {"target": "key"}, "'key' of t.csv holds more than 10000 different texts"),
         ({"x": X}, {"exclude": ["x"], "include": ["x"]}, "either included or excluded"),
-        ({"x": X}, {"exclude": ["x"]}, "needs a column beside the target, .*'x': excluded"),
+        ({"x": X}, {"exclude": ["x"]}, "needs a column other than the target, .*'x': excluded"),
         ({}, {}, "only the target"),
         ({"when": "date", "x": X}, {}, "column 'when' of t.csv holds dates; .* --exclude when"),
         ({"big": "text", "x": X}, {"include": ["big"]}, "at most 10000 different values"),

@@ -146,7 +146,7 @@ def test_estimators_of_knotwork_are_functions(wine):
         (make_pipeline(QuantileTransformer(n_quantiles=9), Ridge()), "got QuantileTransformer"),
         (make_pipeline(MinMaxScaler(clip=True), Ridge()), "does not predict|got MinMaxScaler"),
         (make_pipeline(SplineTransformer(degree=3), Ridge()), "degree 1 to be piecewise linear, got 3; set degree=1"),
-        (make_pipeline(SplineTransformer(degree=1, extrapolation="periodic"), Ridge()), "endlessly many knots"),
+        (make_pipeline(SplineTransformer(degree=1, extrapolation="periodic"), Ridge()), "infinitely many knots"),
         (make_pipeline(SplineTransformer(degree=1), SplineTransformer(degree=1), Ridge()), "bend its features once"),
     ],
 )

@@ -26,7 +26,7 @@ def demo(
         "knotwork-demo"
     ),
 ) -> None:
-    """Abalone: fit a spline, turn it into a network, train it beside one that starts at random."""
+    """Abalone: fit a spline, turn it into a network, train it and a network with a random start."""
     import numpy as np
     import torch
 
@@ -40,7 +40,7 @@ def demo(
     test = np.random.default_rng(0).random(len(X)) < 0.3
     X_train, y_train, X_test, y_test = X[~test], y[~test], X[test], y[test]
     console.print(
-        f"[bold]Abalone[/]: how many rings has a shellfish (its age), told from its sex and seven measurements? "
+        f"[bold]Abalone[/]: how many rings does a shellfish have (its age), given its sex and seven measurements? "
         f"{len(X_train)} to learn from, {len(X_test)} to test on."
     )
 
@@ -61,7 +61,7 @@ def demo(
     )
 
     console.print(
-        f"\n[bold]3. Grown to 128 × 128 and trained on[/], {epochs} epochs, beside a random start of that shape. "
+        f"\n[bold]3. Grown to 128 × 128 and trained on[/], {epochs} epochs, next to a random start of that shape. "
         f"Error on validation rows, in rings:\n"
     )
     networks = {}
@@ -145,7 +145,7 @@ def describe(model: MarsRegressor, X: Any, columns: int = 3) -> list[str]:
         tell = _between_categories if model.encoder_.columns[k].categories is not None else _along
         sentences.append(f"{lead}: {tell(model, matrix, encoded)}")
     sentences.append(
-        "Each effect is that of one column with the others held still, though in nature they grow together."
+        "Each effect is that of one column with the others held fixed, though in nature they grow together."
     )
     return sentences
 
@@ -181,7 +181,7 @@ def _between_categories(model: MarsRegressor, matrix: Floats, encoded: Any) -> s
     values = model.spline_(probe)
     names = [model.spline_.feature_names[f] for f in encoded]
     low, high = int(np.argmin(values)), int(np.argmax(values))
-    return f"{names[low]} has {values[high] - values[low]:.1f} rings less than {names[high]}, all else being equal."
+    return f"{names[low]} has {values[high] - values[low]:.1f} fewer rings than {names[high]}, all else being equal."
 
 
 def _save(
@@ -204,5 +204,5 @@ def _save(
         return files
     from knotwork.experiments.figures import demo_curves
 
-    files[demo_curves(out / "curves", curves)[0]] = "both curves as a picture, with an .svg beside it"
+    files[demo_curves(out / "curves", curves)[0]] = "both curves as a picture, with an .svg next to it"
     return files

@@ -17,10 +17,11 @@ def export(
     model: Annotated[Path, typer.Argument(help="Folder that knotwork fit --out or kw.save wrote.", show_default=False)],
     out: Annotated[Path, typer.Option(help="The file to write, .onnx or .pt2.", show_default=False)],
     format: Annotated[
-        Literal["onnx", "torch"] | None, typer.Option(help="ONNX or torch.export; told by the file's ending if absent.")
+        Literal["onnx", "torch"] | None,
+        typer.Option(help="ONNX or torch.export; if absent, the file's ending decides."),
     ] = None,
     dtype: Annotated[
-        Literal["float32", "float64"], typer.Option(help="Numbers that the file takes, holds and gives.")
+        Literal["float32", "float64"], typer.Option(help="Precision of the file's input, weights and output.")
     ] = "float32",
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,

@@ -50,12 +50,12 @@ def fit(
     ] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Drop rows with missing values.")] = False,
     test_size: Annotated[float, typer.Option(help="Share of the rows held out to measure the error, or 0.")] = 0.2,
-    seed: Annotated[int, typer.Option(help="Decides the rows held out and the training.", min=0)] = 0,
-    max_terms: Annotated[int | None, typer.Option(help="Most terms of the spline.", min=2)] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of the training.", min=0)] = 0,
+    max_terms: Annotated[int | None, typer.Option(help="Maximum number of terms of the spline.", min=2)] = None,
     max_degree: Annotated[
-        int | None, typer.Option(help="Most features that a term of the spline may join; 1 if absent.", min=1)
+        int | None, typer.Option(help="Maximum number of features in a term of the spline; 1 if absent.", min=1)
     ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Most epochs to train a network.", min=0)] = None,
+    epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs to train a network.", min=0)] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model; without it nothing is saved.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,

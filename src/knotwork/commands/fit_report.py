@@ -102,7 +102,7 @@ def print_report(report: dict[str, Any]) -> None:
             f"{' × '.join(map(str, net['hidden']))} units, {net['epochs']} epochs, best {net['best_epoch']}; "
             f"validation loss {net['validation_loss_of_the_spline']:.4g} as spline, {net['validation_loss']:.4g} now",
         )
-    for part, words in (("test", "rows held out"), ("train", "training rows")):
+    for part, words in (("test", "held-out rows"), ("train", "training rows")):
         if part in report["error"]:
             line("error", f"{_error_words(report['error'][part])} on {rows[part]} {words}")
     start = "the spline it starts from:" if "network" in model else ""
@@ -119,7 +119,7 @@ def print_report(report: dict[str, Any]) -> None:
 def _error_words(error: dict[str, float]) -> str:
     if "accuracy" in error:
         majority = error["accuracy_of_the_commonest_class"]
-        return f"{100 * error['accuracy']:.1f} % right (the commonest class: {100 * majority:.1f} %)"
+        return f"{100 * error['accuracy']:.1f} % right (the majority class: {100 * majority:.1f} %)"
     return (
         f"RMSE {error['rmse']:.4g} (guessing the mean: {error['rmse_of_the_mean']:.4g}), "
         f"mean absolute {error['mae']:.4g}, R² {error['r2']:.3f}"

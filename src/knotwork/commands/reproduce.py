@@ -32,7 +32,9 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder of the report, its pictures and the finished runs.")] = Path(
         "reproduction"
     ),
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at a time; all cores.", show_default=False)] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs at a time; all cores if absent.", show_default=False)
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Run the published experiments again: report with tables, pictures and JSON. Interrupted, it goes on next time."""

@@ -70,7 +70,7 @@ def missing_values(path: Path, gaps: dict[str, int], remedy: str) -> DataError:
 def _held_out(
     table: Table, features: Sequence[str], rows: NDArray[np.intp], share: float, seed: int
 ) -> NDArray[np.bool_]:
-    """Mark rows to hold out, by what they hold: copies of a row stay together, or the error would flatter."""
+    """Mark rows to hold out, by what they hold: copies of a row stay together, or the error would look too low."""
     mixed = np.zeros(len(rows))
     for name in features:
         values = table.columns[name]

@@ -13,7 +13,7 @@ from typing import Any
 
 # Below this many touched values a second thread costs more to wake than it saves.
 MIN_WORK = 400_000
-# Rows per block of the fixed summation order, and the most blocks there are.
+# Rows per block of the fixed summation order, and the maximum number of blocks.
 MIN_BLOCK, MAX_BLOCKS = 32_768, 16
 
 
@@ -32,7 +32,7 @@ def thread_count(n_jobs: int | None) -> int:
 
 
 def row_blocks(n: int) -> list[tuple[int, int]]:
-    """Cut n rows into blocks that depend on n alone: sums over blocks, added in order, do not know the threads.
+    """Cut n rows into blocks that depend on n alone: sums over blocks, added in order, do not depend on the threads.
 
     >>> row_blocks(70_000)
     [(0, 35000), (35000, 70000)]

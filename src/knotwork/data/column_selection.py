@@ -44,7 +44,9 @@ def choose_columns(
     names = tuple(table.kinds)
     require_columns([target, *exclude, *include], names, table.path)
     if target in exclude or target in include:
-        raise DataError(f"the target is no feature, got {target!r} as both; name other columns in --exclude, --include")
+        raise DataError(
+            f"the target cannot be a feature, got {target!r} as both; name other columns in --exclude, --include"
+        )
     if target not in table.columns:
         what = "dates" if table.kinds[target] == "date" else f"more than {MAX_TEXTS} different texts"
         raise DataError(
@@ -73,7 +75,7 @@ def choose_columns(
     if not features:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         raise DataError(
-            f"a fit needs a column beside the target, {table.path} has none ({reasons or 'only the target'})"
+            f"a fit needs a column other than the target, {table.path} has none ({reasons or 'only the target'})"
         )
     return ColumnSelection(features, {name: left_out[name] for name in names if name in left_out})
 

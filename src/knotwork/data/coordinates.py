@@ -78,7 +78,7 @@ class Coordinates:
 
 
 def mean_and_std(values: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return mean and standard deviation of each column, 1 for the std of a constant: (N, d) → (d,), (d,)."""
+    """Return mean and std of each column, 1 for the std of a constant: (N, d) → (d,), (d,)."""
     # Scaled by the largest value first: squares of 1e200 do not exist.
     largest = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
     scaled = values / largest

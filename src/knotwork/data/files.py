@@ -1,6 +1,6 @@
 """Tables from files: CSV and Parquet, in blocks, into columns of numbers and of text.
 
-Blocks keep the memory small: beside the columns read so far there is one block, about 32 MB as numbers. Numbers and
+Blocks keep the memory small: on top of the columns read so far there is one block, about 32 MB as numbers. Numbers and
 booleans become float64, text becomes categories (a code a row and every text once). A column is text if any of its
 values is; one that is mostly numbers is refused with the line of the first value that is none, for that is a mistake
 far more often than a category.
@@ -240,7 +240,7 @@ def _require_kinds(
     decimal: str,
     junk: Any,
 ) -> None:
-    """Refuse text where numbers are meant; settle what the columns are."""
+    """Refuse text where numbers are meant; decide the kinds of the columns."""
     for name, column in pieces.items():
         if column.kind != "text":
             continue

@@ -34,10 +34,10 @@ class Pieces:
     let_go: bool = False
 
     def add(self, values: pd.Series[Any]) -> bool:
-        """Add a block; say whether it goes with the blocks before."""
+        """Add a block; return whether its kind agrees with that of the blocks before."""
         import pandas as pd
 
-        if values.isna().all():  # goes with anything
+        if values.isna().all():  # agrees with any kind
             if self.kind != "text":
                 self.numbers.append(np.full(len(values), np.nan))
             if self.kind in (None, "text") and not self.let_go:

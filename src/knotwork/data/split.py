@@ -1,8 +1,9 @@
 """Splitting rows by what they hold, so that copies of a row never land on both sides.
 
-Every distinct row of features gets a number from its values and the seed; the rows with the least numbers are held
-out. A split by position would put copies of training rows among the validation rows and flatter a network that
-remembers them. This one also does not depend on the order of the rows, or on whether a row is repeated or has a weight.
+Every distinct row of features gets a number from its values and the seed; the rows with the smallest numbers are held
+out. A split by position would put copies of training rows among the validation rows and make a network that memorises
+rows look too good. This split does not depend on the order of the rows, or on whether a row is repeated or has a
+weight.
 """
 
 from __future__ import annotations

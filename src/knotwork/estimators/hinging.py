@@ -25,7 +25,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
     Parameters
     ----------
     n_hinges : int or "auto"
-        "auto" adds up to ``max_hinges`` and keeps as many as fit held-out rows best.
+        "auto" adds up to ``max_hinges`` and keeps the number with the minimum error on held-out rows.
     max_hinges : int, default 20
     n_init : int, default 3
         Starts for every hinge.

@@ -61,11 +61,11 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     interacting : list of column names or numbers, default None
         The columns that interactions may use; None is all.
     max_parents : int, default 20
-        Terms whose interactions are searched at a time; those that would have helped least leave the list.
+        Terms whose interactions are searched at a time; those that would have reduced the RSS least leave the list.
     scale_responses : bool, default False
-        With several responses: let each count by its own std in the search, whatever its unit. False adds up
-        their squared errors as they are, so that a response in small units hardly counts. The coefficients are those of
-        the responses as given either way; ``gcv_`` and ``rss_`` are sums over the scaled ones if True.
+        With several responses: the search divides each by its own std, whatever its unit of measurement. False adds up
+        their squared errors as they are, so that a response with a small std hardly counts. Either way the coefficients
+        are those of the responses as given; ``gcv_`` and ``rss_`` are sums over the scaled ones if True.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     feature_importances_ : (n_features_in_,) rise in RSS without the feature, scaled to sum 1
     knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that carry their values
     encoder_ : TableEncoder, from the table to the columns of ``spline_``
-    fit_ : SplineFit, the whole record: ``spline``, ``knots``, ``quality``, ``features`` (mean and std) and
-        ``selection`` (the forward pass and what pruning kept) in the units of the data, ``standardised`` in those of
-        the search
+    fit_ : SplineFit, the whole record: ``spline``, ``knots``, ``quality``, ``coordinates`` (means and stds) and
+        ``selection`` (the forward pass and what pruning kept) in the data's units of measurement, ``standardised`` in
+        those of the search
 
     Notes
     -----

@@ -152,7 +152,7 @@ class MarsBase(TransformerMixin, Estimator):
 
     @property
     def feature_importances_(self) -> Floats:
-        """What the fit loses without any term of a column, the rest fitted again, scaled to sum 1: (d,)."""
+        """Rise in error without any term of a column, the rest fitted again, scaled to sum 1: (d,)."""
         costs = np.zeros(len(self.encoder_.columns))
         np.add.at(costs, list(self.encoder_.source), self._fitted.feature_costs)
         return costs / costs.sum() if costs.sum() > 0 else costs

@@ -47,8 +47,8 @@ max_parents
     class_weight : dict, "balanced" or None, default None
         Weight of each class, on top of ``sample_weight``; "balanced" lets all classes weigh the same.
     ridge : float, default 0.1
-        Penalty ridge/2·Σθ² on the slopes in units of the features' stds. It counts like a fraction of one row, so
-        it matters only where the data say little: in small tables, and where classes can be told apart without error.
+        Penalty ridge/2·Σθ² on the slopes per std of the feature. It counts like a fraction of one row, so it matters
+        only where the data say little: in small tables, and where classes are separable.
 
     Attributes
     ----------

@@ -20,28 +20,28 @@ from knotwork.pwl.selection import best_of, choose_size
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 
 
-def _sizes(maximum: int) -> list[int]:
-    return [size for size in SIZES if size <= maximum]
+def _sizes(max_pieces: int) -> list[int]:
+    return [size for size in SIZES if size <= max_pieces]
 
 
 class MaxAffineRegressor(PiecewiseRegressor):
     """Convex (or concave) piecewise-linear regression: the maximum of affine functions, by least squares.
 
-    Rows go to the piece that is greatest there and pieces are fitted to their rows, in turn; of several starts the best
-    is kept. The number of pieces is chosen on held-out rows.
+    In turn, rows go to the piece with the maximum there, and pieces are fitted to their rows; the best of several
+    starts is kept. The number of pieces is chosen on held-out rows.
 
     Parameters
     ----------
     n_pieces : int or "auto"
-        "auto" tries 1, 2, 3, 4, 6, 8, 12, … up to ``max_pieces`` and stops when held-out rows are fitted no better.
+        "auto" tries 1, 2, 3, 4, 6, 8, 12, … up to ``max_pieces`` and stops when the held-out error no longer falls.
     max_pieces : int, default 32
     shape : "convex" (a maximum) or "concave" (a minimum)
     n_init : int, default 5
         Starts for every number of pieces, besides the one that grows the smaller fit.
     max_rounds : int, default 50
-        Most rounds of a start.
+        Maximum number of rounds of a start.
     ridge : float, default 1e-4
-        Pull of every piece towards the affine fit of all rows, in standardised units.
+        Pull of every piece towards the affine fit of all rows, in standardised coordinates.
     validation_fraction : float, default 0.2
         Share of the distinct rows held out to choose the number of pieces; the final fit uses all rows.
     random_state : int, RandomState or None
@@ -120,8 +120,8 @@ class MaxAffineRegressor(PiecewiseRegressor):
 class DCMaxAffineRegressor(PiecewiseRegressor):
     """General piecewise-linear regression: the difference of two maxima of affine functions, by least squares.
 
-    Every continuous piecewise-linear function is such a difference. All pieces of both maxima are fitted at once to the
-    rows they are greatest on, in turn with sending rows to pieces; steps that do not lower the error are shortened.
+    Every continuous piecewise-linear function is such a difference. In turn, rows go to the piece with the maximum
+    there, and all pieces of both maxima are fitted at once; steps that do not lower the error are shortened.
 
     Parameters
     ----------

@@ -22,7 +22,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     hidden : tuple of int, default (128, 128)
         Widths of the hidden layers.
     start : "spline" or "random", default "spline"
-        "random" starts the same network from Kaiming's initialisation instead, to check the claim.
+        "random" starts the same network from Kaiming's initialisation instead, for comparison.
     activation : str or module, default "relu"
         One that a spline can be converted to.
     fill : "random", "hinge" or "zero", default "random"
@@ -32,11 +32,11 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     threshold : float, default 1e-4
         As in MarsRegressor, but smaller: the network has room for terms that add little.
     max_degree : int or "auto", default "auto"
-        Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there are at least
-        400 rows to learn from, what the first spline leaves of them goes with products of two features, and the second,
-        whose interactions are of such features, is better on the validation rows.
+        Maximum number of features in a term of the spline; each degree takes a hidden layer. "auto" is 1. It is 2 if
+        there are at least 400 training rows, the first spline's residuals correlate with products of two features, and
+        a second spline, with interactions of such features, is better on the validation rows.
     ridge : float or "auto", default "auto"
-        Ridge of the spline's coefficients, in standardised units: large ones that cancel do not survive training.
+        Ridge of the spline's coefficients, in standardised coordinates: large ones that cancel do not survive training.
         "auto" is 1e-3 or 1e-2, whichever spline is better on the validation rows.
     spline_fraction : float, default None
         Fit the spline to this share of the training rows and train the network on the others; None uses all for both.
@@ -45,17 +45,17 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     warmup : float, default 0.2
         Share of the steps before the peak.
     l1, dropout : float, default 0
-        Sparsity, in units of the standardised loss, and the share of hidden units left out at each step.
+        Sparsity, on the scale of the standardised loss, and the share of hidden units left out at each step.
     validation_fraction : float, default 0.15
-        Share of the distinct rows held out; copies of a row stay on one side. The best epoch on them is kept.
+        Share of the distinct rows held out; copies of a row stay together. The epoch with their minimum loss is kept.
     patience : int or None, default 30
         Epochs without improvement before training ends.
     setback : float or None, default 0.05
         An epoch that leaves the validation loss this share above the best is undone, and the learning rate halved from
-        there on: what the network knew stays known. None lets every epoch stand.
+        there on: the network loses little of what it has learned. None lets every epoch stand.
     average : float, default 10
-        Epochs over which the weights are averaged; the average is what is validated and kept. It is what lets a large
-        learning rate work on a good start without undoing it.
+        Epochs over which the weights are averaged; the average is validated and kept. It lets a large learning rate
+        work on a good start without undoing it.
     device : str, default None
         Where to train; None is the CPU.
     random_state, n_jobs, verbose

@@ -214,5 +214,5 @@ class SplineNetBase(Estimator):
     def _run(self, X: Any) -> Floats:
         """Run the network on a table: (N, d) → (N, outputs)."""
         matrix = np.asarray(read_table(self, X), dtype=np.float64)
-        # In double precision: a row's prediction then does not depend on the rows beside it.
+        # In double precision: a row's prediction then does not depend on the other rows.
         return evaluate(read_chain(self.network_), matrix)

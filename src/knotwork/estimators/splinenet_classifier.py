@@ -33,21 +33,22 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     validation_fraction, patience, setback, average, device, random_state, n_jobs, verbose
         As in SplineNetRegressor.
     weight_decay : float, default 0.3
-        As in SplineNetRegressor, but larger: labels say less than numbers, and logits that are too sure cost much.
+        As in SplineNetRegressor, but larger: labels carry less information than numbers, and overconfident logits are
+        costly.
     warmup : float, default 0.1
         Share of the steps before the peak.
     max_terms, penalty, threshold : as in MarsClassifier
         The spline has at most as many terms as the hidden layers can hold. Without interactions the default penalty is
         6 for two classes and 0 for more. A line in every feature joins them if there is room.
     max_degree : int or "auto", default "auto"
-        Most features in a term of the spline; each degree takes a hidden layer. "auto" is 1, or 2 if there
-        are two classes, at least 400 rows to learn from, what the first spline leaves of them goes with products of
-        two features, and one with interactions of such features, or of any features if there are no more than 30, is
-        better on the validation rows.
+        Maximum number of features in a term of the spline; each degree takes a hidden layer. "auto" is 1. It is 2 if
+        there are two classes and at least 400 training rows, the first spline's residuals correlate with products of
+        two features, and a spline with interactions of such features (or of any features if there are no more than 30)
+        is better on the validation rows.
     ridge : float or "auto", default "auto"
-        As in MarsClassifier. "auto" begins with 3 and goes down to 0.03 as long as the validation rows gain by it.
+        As in MarsClassifier. "auto" begins with 3 and goes down to 0.03 as long as the validation loss falls.
     l1 : float, default 0
-        Sparsity, in units of the log-loss.
+        Sparsity, on the scale of the log-loss.
     label_smoothing : float, default 0
         Share of each label that training spreads over all classes. The losses in ``history_`` are without it.
     class_weight : dict, "balanced" or None, default None

@@ -45,15 +45,15 @@ def _text(
     table.add_column("term")
     table.add_column("knot", justify="right")
     several = len(headers) > MAX_COLUMNS
-    for header in ["greatest coefficient", "of"] if several else headers:
+    for header in ["largest coefficient", "of"] if several else headers:
         table.add_column(header, justify="right")
     table.add_column(cost_header, justify="right")
 
     def cells(betas: Floats) -> list[str]:
         if not several:
             return [f"{b:.6g}" for b in betas]
-        maximum = int(np.abs(betas).argmax())
-        return [f"{betas[maximum]:.6g}", headers[maximum]]
+        largest = int(np.abs(betas).argmax())
+        return [f"{betas[largest]:.6g}", headers[largest]]
 
     table.add_row("(intercept)", "", *cells(spline.intercept), "")
     for term, betas, cost in zip(spline.terms, spline.coef, costs, strict=True):

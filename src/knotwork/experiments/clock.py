@@ -1,7 +1,7 @@
 """Seconds: of the spline, of making the network, of one epoch of either start; and how they grow.
 
-Timed in one process of one thread with nothing else of ours running. Each time is the least of several repeats: what a
-shared machine adds is never negative. ``where`` names the machine: its seconds are not for another one to find.
+Timed in one process of one thread with nothing else of ours running. Each time is the minimum of several repeats: a
+shared machine only adds time. ``where`` names the machine, so that no other machine reuses its seconds.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EPOCHS = 5
 
 
 def min_seconds(work: Callable[[], object], repeats: int) -> float:
-    """Least wall-clock of several calls, after one that is not counted."""
+    """Minimum wall-clock time of several calls, after one that is not counted."""
     work()
     times = []
     for _ in range(repeats):
@@ -110,7 +110,7 @@ def fit_growth(plan: Plan, where: str) -> dict[str, Any]:
             options = FitOptions(max_terms=size["m"], threshold=0.0, threads=1)
             fitted = fit_spline(rows.x, rows.y, options=options)
             took = min_seconds(partial(fit_spline, rows.x, rows.y, options=options), max(3, plan.repeats // 3))
-            # The spans allow so many knots, and no more are priced than the fit's most.
+            # The spans allow so many knots; the fit prices no more than its maximum.
             spans, terms = fitted.selection.spans, len(fitted.selection.forward_terms) + 1
             knots = min(AUTO_KNOTS, (size["n"] - 2 * spans.endspan) // spans.minspan + 1)
             points.append({"n": size["n"], "d": size["d"], "m": terms, "k": knots, "seconds": took})

@@ -8,9 +8,9 @@ from knotwork.experiments.protocol import PUBLISHED, SUBJECTS
 
 Record = dict[str, Any]
 MEAN = "mean of the training rows"
-# Of the best strong model's error: lower than this no split is.
+# Share of the best strong model's error that no split goes below.
 IMPOSSIBLE = 0.7
-# Before the least error of any of them says something about luck.
+# Number of splits from which the minimum error over them says how lucky a split can be.
 ENOUGH_SPLITS = 5
 
 
@@ -18,8 +18,8 @@ def doubts(data: str, result: Record) -> list[str]:
     """Compare every published test error with what the data allow; one sentence for each that does not fit.
 
     Two things are known of a min-max scaled test error: guessing the mean gives the variance of y, and the best of
-    several strong models of different kinds shows about how low one can go. An untrained network may be as wrong as it
-    likes.
+    several strong models of different kinds shows about how low one can go. The error of an untrained network has no
+    upper limit.
     """
     strong = result["strong_models"]
     unit, models, noun = strong["unit"], strong["models"], SUBJECTS[data].unit
@@ -34,7 +34,7 @@ def doubts(data: str, result: Record) -> list[str]:
         size = f"on {noun} scaled to [0, 1] that is an error (root mean square) of {value**0.5 * unit:.2f} {noun}"
         ours = f"the best of our models of other kinds ({best}) has {rmse:.2f} {noun} (MSE {floor:.4f})"
         if value < IMPOSSIBLE * floor:
-            sentences.append(f"{of}: {size}; {ours}. A test error of {value / floor:.2f} of that is not to be had.")
+            sentences.append(f"{of}: {size}; {ours}. A test error of {value / floor:.2f} of that is out of reach.")
         elif value < strong["least"] and strong["splits"] >= ENOUGH_SPLITS:
             sentences.append(
                 f"{of}: {size}; {ours}, and no model on any of our {strong['splits']} splits gets below MSE "

@@ -79,7 +79,7 @@ def loss_curves(path: Path, data: str, runs: Runs, epochs: int) -> list[Path]:
             ax.set_xlim(0, epochs)
         axes[1].legend(loc="upper right")
         seeds = len({r["seed"] for r in runs.of("converted")})
-        figure.suptitle(f"{SUBJECTS[data].title}: mean of {seeds} seeds, band from least to greatest", fontsize=12)
+        figure.suptitle(f"{SUBJECTS[data].title}: mean of {seeds} seeds, band from minimum to maximum", fontsize=12)
 
     return draw(path, (10, 4.2), 2, paint)
 
@@ -151,7 +151,7 @@ def weight_matrices(path: Path, data: str, records: Sequence[Record]) -> list[Pa
 
 
 def fit_growth(path: Path, record: Record) -> list[Path]:
-    """Fit time against N, d and M, beside both formulas, each scaled to meet the smallest time."""
+    """Fit time against N, d and M, with both formulas, each scaled to meet the smallest time."""
 
     def paint(figure: Figure, axes: list[Axes]) -> None:
         for ax, name, label in zip(axes, "ndm", ("rows N", "features d", "terms M"), strict=True):

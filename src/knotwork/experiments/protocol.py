@@ -1,7 +1,7 @@
 """What is run: data, splits, scalings, shapes, the plan of a run, and the published figures in one table.
 
 The published set-up: 7:3 split of the shuffled rows, normalised, the categorical attribute one-hot, first-order MARS,
-converted and random networks of one shape. What it leaves open is settled here, for both starts alike.
+converted and random networks of one shape. What it leaves open is set here, the same for both starts.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ def load_matrix(data: str) -> tuple[Floats, Floats, tuple[str, ...]]:
 def split(data: str, seed: int, scaling: str = "minmax") -> Split:
     """Shuffle, split 7:3, scale by what the training rows show.
 
-    The range of y, by which "minmax" divides, is that of the whole table: it is only a unit, and every seed then
-    reports in the same one.
+    The range of y, by which "minmax" divides, is that of the whole table: it is only a unit of measurement, and every
+    seed then reports in the same one.
     """
     x, y, names = load_matrix(data)
     order = np.random.default_rng(seed).permutation(len(x))

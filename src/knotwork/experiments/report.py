@@ -1,4 +1,4 @@
-"""The written report: every table and picture, the published figures beside ours."""
+"""The written report: every table and picture, the published figures next to ours."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def targets(result: Record) -> str:
         f"network from it costs {seconds['construct'] / seconds['epoch_converted']:.2f} of one.",
     ]  # fmt: skip
     lines += [
-        f"- Beside a random start with little weight decay (fewer seeds), after {mark} epochs: "
+        f"- Against a random start with little weight decay (fewer seeds), after {mark} epochs: "
         f"{_verdict(entry['last']['difference'])} (last); {_verdict(entry['best']['difference'])} (best)."
         for mark, entry in result["random_light_decay"].items()
     ]
@@ -207,7 +207,7 @@ def strong_models_table(data: str, result: Record) -> str:
 
 
 def scalings_table(data: str, result: Record) -> str:
-    """Min-max and z-score beside each other."""
+    """Min-max and z-score next to each other."""
     unit = SUBJECTS[data].unit
     rows = []
     for scaling, name in (("minmax", "min-max"), ("zscore", "z-score")):
@@ -242,7 +242,7 @@ def time_table(data: str, result: Record) -> str:
                  number(ours["spline"] / ours["epoch_converted"])])  # fmt: skip
     return (
         f"{table(['seconds', 'published', 'ours'], rows)}\n\nOurs: one thread, {ours['rows']} training rows, "
-        f"{ours['terms']} terms, least of several repeats. Claimed: the spline costs less than two epochs."
+        f"{ours['terms']} terms, minimum of several repeats. Claimed: the spline costs less than two epochs."
     )
 
 
@@ -291,7 +291,7 @@ def overfitting_table(result: Record, plan: Plan) -> str:
             for s, e in result["overfitting"].items()
         )
         text += (
-            f"\n\nOn average {copies['rows']:.0f} test rows are copies of training rows, which rewards remembering. "
+            f"\n\nOn average {copies['rows']:.0f} test rows are copies of training rows, which rewards memorising. "
             f"Test "
             f"MSE after {plan.epochs} epochs: {parts}."
         )
@@ -317,12 +317,12 @@ def sparsity_table(result: Record, plan: Plan) -> str:
     return (
         f"{table(head, rows)}\n\nA weight is small below 1 % of its layer's largest; before training {before:.0%} are. "
         f"L2 is "
-        f"AdamW's decoupled decay, L1 and L2 in units of the standardised loss."
+        f"AdamW's decoupled decay, L1 and L2 are on the scale of the standardised loss."
     )
 
 
 def growth_text(analysis: Record) -> str:
-    """Slopes of the log-log lines, measured beside both formulas."""
+    """Slopes of the log-log lines: measured, and by both formulas."""
     from knotwork.experiments.clock import our_cost, published_cost
 
     rows = []

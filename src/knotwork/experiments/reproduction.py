@@ -149,7 +149,7 @@ def _pictures(
     names: Sequence[str], plan: Plan, out: Path, runs: dict[str, Runs], result: Record,
     weights: dict[str, list[Record]], progress: Progress,
 ) -> dict[str, Path]:  # fmt: skip
-    """Draw everything; return the PNG of each picture by its name. The SVG lies beside it."""
+    """Draw everything; return the PNG of each picture by its name. The SVG lies next to it."""
     todo: dict[str, Callable[[Path], list[Path]]] = {}
     for n in names:
         todo[f"loss-{n}"] = partial(figures.loss_curves, data=n, runs=runs[n], epochs=plan.epochs)

@@ -13,7 +13,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.experiments.protocol import Plan, Rows, split
 from knotwork.experiments.runs import options_of, squared_errors, start_network, tensors, train_through
 
-# Name, and what it adds to the loss (in standardised units) or does to the units.
+# Name, and what it adds to the (standardised) loss or does to the hidden units.
 PENALTIES: dict[str, dict[str, float]] = {
     "none": {"weight_decay": 0.0},
     "L2 0.01": {"weight_decay": 0.01},

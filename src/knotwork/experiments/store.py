@@ -78,7 +78,7 @@ def _code_of(module: str) -> str:
 
 
 def read(folder: Path, work: Task) -> Record | None:
-    """Return a stored result, None if there is none (a file that is not whole counts as none)."""
+    """Return a stored result, None if there is none (an incomplete file counts as none)."""
     try:
         record: Record = json.loads((folder / f"{work.key}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -87,7 +87,7 @@ def read(folder: Path, work: Task) -> Record | None:
 
 
 def compute(folder: Path, work: Task) -> Record:
-    """Compute a result and store it: written beside its place and moved there whole."""
+    """Compute a result and store it by an atomic write."""
     record = work()
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".part", delete=False, encoding="utf-8") as file:

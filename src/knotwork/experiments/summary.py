@@ -134,7 +134,7 @@ def variants(runs: Runs, plan: Plan) -> Record:
 
 
 def scalings(runs: Runs, plan: Plan) -> Record:
-    """Both conventions beside each other: the error as scaled, and in units of the data, where they can be compared."""
+    """Both conventions: the error as scaled, and in the data's units of measurement, where they can be compared."""
     result: Record = {}
     for scaling in ("minmax", "zscore"):
         if not runs.of("converted", scaling):

@@ -25,7 +25,7 @@ def one_thread() -> Iterator[None]:
 
 
 def one_thread_for_ever() -> None:
-    """Settle a worker process on one thread, whichever library asks."""
+    """Limit a worker process to one thread, whichever library asks."""
     # Read when OpenMP is loaded, which torch and scikit-learn do on their first import.
     os.environ["OMP_NUM_THREADS"] = "1"
     import torch

@@ -19,7 +19,7 @@ from knotwork.explanation.subject import Rows, Subject, matrix_of
 if TYPE_CHECKING:
     from knotwork.explanation.explanation import Explanation
 
-# How much of it is shown: a page is read by people.
+# How much the page shows: people read it.
 MAX_UNITS = 40
 MAX_STRONGEST = 10
 MAX_KNOTS = 300
@@ -31,9 +31,18 @@ MAX_ROWS = 200
 MEASURES = {
     "permutation": ("Permutation", "Rise in the model's error when the column's values are shuffled among the rows."),
     "subsets": ("Subsets", "In how many of the best subsets of terms, one for each size, the column appears."),
-    "gcv": ("GCV", "Decrease in generalised cross-validation error over the subsets with the column; greatest 100."),
-    "rss": ("RSS", "Decrease in the residual sum of squares over the subsets with the column; greatest 100."),
-    "coefficient": ("Coefficients", "Coefficients of the spline's terms times their spread, in units of the response."),
+    "gcv": (
+        "GCV",
+        "Decrease in generalised cross-validation error over the subsets with the column, scaled to a maximum of 100.",
+    ),
+    "rss": (
+        "RSS",
+        "Decrease in the residual sum of squares over the subsets with the column, scaled to a maximum of 100.",
+    ),
+    "coefficient": (
+        "Coefficients",
+        "Absolute coefficients of the spline's terms times the terms' std, in the response's unit of measurement.",
+    ),
 }
 
 
@@ -126,9 +135,9 @@ def _quality(explanation: Explanation) -> dict[str, Any] | None:
     if table.empty:
         return None
     held = any(str(c).startswith("validation") for c in table.columns)
-    lead = "Errors on the rows of this page; on rows that the model was fitted to, they are on the hopeful side."
+    lead = "Errors on the rows of this page. On rows that the model was fitted to, they are optimistic."
     if held:
-        lead += " The validation error is on the rows that training held out; it chose the epoch that was kept."
+        lead += " The validation error is that of the held-out rows; training kept the epoch with its minimum."
     rows = [{"name": str(name), "values": [float(v) for v in line]} for name, line in
             zip(table.index, table.to_numpy(), strict=True)]  # fmt: skip
     return {"columns": [str(c) for c in table.columns], "rows": rows, "lead": lead}

@@ -1,8 +1,8 @@
 """What training changed: weights before and after, unit by unit and input by input, in standardised coordinates.
 
 The strength of a unit is the sum, over all paths from the inputs to the outputs through it, of the product of the
-absolute weights along the path: how much the output can move when the inputs move by one standard deviation. A unit
-that was added beside the spline's starts with strength 0, and so does an input that the spline did not use.
+absolute weights along the path: how much the output can move when the inputs move by one std. A unit that was added to
+the spline's starts with strength 0, and so does an input that the spline did not use.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from knotwork.data.coordinates import Coordinates
     from knotwork.network.chain import Chain
 
-# Share of the greatest strength above which an input that was silent counts as awake.
+# Share of the maximum strength above which an input that was silent counts as awake.
 AWAKE = 0.01
-# Strength that is rounding, as a share of the greatest.
+# Strength that is rounding, as a share of the maximum.
 SILENT = 1e-6
 
 
@@ -77,8 +77,8 @@ def drift(subject: Subject) -> Drift:
     after = standardised_layers(subject.network, subject.coordinates)
     inputs_before, units_before = strengths([w for w, _ in before])
     inputs_after, units_after = strengths([w for w, _ in after])
-    maximum = max(float(inputs_before.max(initial=0)), float(inputs_after.max(initial=0)))
-    woke = (inputs_before <= SILENT * maximum) & (inputs_after > AWAKE * maximum)
+    strongest = max(float(inputs_before.max(initial=0)), float(inputs_after.max(initial=0)))
+    woke = (inputs_before <= SILENT * strongest) & (inputs_after > AWAKE * strongest)
     records: list[dict[str, Any]] = []
     for k, (strength, now) in enumerate(zip(units_before, units_after, strict=True)):
         (old, old_bias), (new, new_bias) = before[k], after[k]

@@ -1,6 +1,6 @@
 """How much each column matters, by several measures that need not agree.
 
-coefficient : Σ over the column's terms of |β| times the term's std, in units of the response
+coefficient : Σ over the column's terms of |β| times the term's std, in the response's unit of measurement
 subsets, gcv, rss : as R's ``evimp`` counts them, over the best subset of each size from two terms up to the spline's:
     in how many subsets the column appears, and the decreases in GCV and RSS from one size to the next, summed over
     the subsets that it appears in; square roots, scaled to 100 at most
@@ -29,7 +29,7 @@ MAX_ROWS = 2000
 
 
 def importances(subject: Subject, rows: Rows | None, random_state: int | None = 0) -> pd.DataFrame:
-    """Return the measures that can be had, a row per column of the table, the most important first."""
+    """Return the measures that the data allow, a row per column of the table, the most important first."""
     import pandas as pd
 
     measures: dict[str, Floats] = {}

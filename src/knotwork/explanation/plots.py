@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from knotwork.explanation.explanation import Explanation
 
 ACCENT, QUIET, WARM = "#0b7a75", "#8a949e", "#c2571a"
-# Without being told which, the most important ones: more are a poster.
+# Number of curves if no columns are given, the most important ones: more would be a poster.
 MAX_EFFECTS = 9
 COLUMNS = 3
 
@@ -36,9 +36,9 @@ def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
     return axes
 
 
-def _plain(name: str, maximum: int = 40) -> str:
+def _plain(name: str, max_length: int = 40) -> str:
     """Return a name without dollars that matplotlib would read as mathematics, and not longer than a label."""
-    short = name if len(name) <= maximum else name[: maximum - 1] + "…"
+    short = name if len(name) <= max_length else name[: max_length - 1] + "…"
     return short.replace("$", r"\$")
 
 
@@ -114,7 +114,7 @@ def _draw_effect(effect: Effect, output: int, ax: Axes) -> None:
 
 
 def plot_history(explanation: Explanation, ax: Axes | None) -> Axes:
-    """Draw the losses of each epoch, with the random start's beside them where there is one."""
+    """Draw the losses of each epoch, and those of the random start where there is one."""
     history = explanation.subject.history
     if history is None or not len(history):
         raise DataError(f"a {explanation.subject.kind} has no history of training; explain a fitted SplineNetRegressor")

@@ -48,7 +48,7 @@ def explained(subject: Subject, outputs: Floats, rows: Rows) -> float:
 
 
 def quality(subject: Subject, rows: Rows | None, random_start: Subject | None = None) -> pd.DataFrame:
-    """Return errors on the given rows, and the best one on the rows that training held out."""
+    """Return errors on the given rows, and the best one on the held-out rows of training."""
     import pandas as pd
 
     records: dict[str, dict[str, float]] = {}

@@ -112,7 +112,7 @@ def sparsity(subject: Subject, rows: Rows | None) -> pd.DataFrame:
     from knotwork.network.prune import count_weights, shrink_chain, threshold_chain
 
     if subject.network is None:
-        raise DataError(f"sparsity is a network's, a {subject.kind} has none; explain a SplineNetRegressor")
+        raise DataError(f"sparsity is measured on a network, a {subject.kind} has none; explain a SplineNetRegressor")
     coordinates = coordinates_for(subject, rows)
     sizes = np.abs(np.concatenate([w.ravel() for w, _ in standardised_layers(subject.network, coordinates)]))
     if rows is not None and len(rows) > MAX_ROWS:

@@ -37,7 +37,7 @@ class Activation:
     towards, away : coefficients of U(z) and U(−z) in R(z)
     line : coefficient of U(z) and, negated, of U(−z) in z
     error : C of the bound C/s (smooth); line_error : the same for z
-    shift, lift : see the module's text; top : greatest u for which the unit is exact (boxed)
+    shift, lift : see the module's text; top : maximum u for which the unit is exact (boxed)
     """
 
     module: nn.Module
@@ -53,7 +53,7 @@ class Activation:
 
     @property
     def unit_error(self) -> float:
-        """C of the bound C/s on what any unit is off by, bent or straight."""
+        """C of the bound C/s on the error of any unit, bent or straight."""
         return max(self.error, self.line_error)
 
     def new_module(self) -> nn.Module:

@@ -58,7 +58,7 @@ class Layer:
 class Conversion:
     """What is known about how a network stands for its model.
 
-    bound : maximum by which any output may differ from the model's (0: exact up to rounding)
+    bound : maximum difference of any output from the model's (0: exact up to rounding)
     box : (2, d) minimum and maximum inputs for which that holds, None for all of them
     link : the outputs are link(prediction)
     encoder : from the model's table to the network's inputs, None if there is no table

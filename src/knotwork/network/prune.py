@@ -1,6 +1,6 @@
 """Smaller networks: weights near zero set to zero, and units that then do nothing taken out without changing anything.
 
-Weights are judged in standardised coordinates, those of training, so that the units of the data do not matter. A weight
+Weights are judged in standardised coordinates, those of training, so that units of measurement do not matter. A weight
 of the first layer that is set to zero leaves its feature at its mean. A unit that nobody reads is left out; a unit that
 reads nothing is a constant and moves into the biases behind it.
 """

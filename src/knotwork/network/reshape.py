@@ -31,12 +31,12 @@ FILLS = ("hinge", "random", "zero")
 MAX_ROWS = 128
 # Rows made up for that when there are none.
 MADE_UP_ROWS = 512
-# Error per layer, in units of the output, at which a value is still carried (softplus is a line beyond its threshold).
+# Error per layer, on the output's scale, at which a value is still carried (softplus is a line beyond its threshold).
 MIN_CARRIED = 1e-6
 # New units behind the first layer read new units alone, if there are this many. A spline's own units are steep far out,
-# where few rows are: what reads them may say anything about a row beyond the others once it is trained.
+# where there are few rows: once trained, a layer that reads them may predict any value for an outlier.
 MIN_NEW_INPUTS = 8
-# Share of the others' variation below which new units do not read a unit: the tails of smooth ones may be 1e-60.
+# Minimum std of a unit that new units read, as a share of the maximum std: the tails of smooth units may be 1e-60.
 MIN_READ = 1e-6
 
 
@@ -147,7 +147,7 @@ def reshape_chain(
             raise NetworkError(f"hidden layer {k} needs a width of at least {need} to hold the function, got {width}")
     rows = _rows_made_up(chain.layers[0], rng) if X is None else _rows(chain, X)
     longer = _lengthen(chain, len(widths) - len(chain.hidden), by_units)
-    # Units placed by guess bend early, so that they are active on some rows even if the guess is wide of the data.
+    # Units placed by guess bend early, so that they are active on some rows even if the guess misses the data.
     return _fill(longer, widths, fill, rows, 0.5 if X is None else 0.8, rng)
 
 
@@ -226,7 +226,7 @@ def _fill(
             else:
                 read = before - new_inputs if new_inputs >= MIN_NEW_INPUTS else 0
                 weight[old:, read:], bias[old:] = _random(
-                    rows[:, read:], width - old, latest, rng, minimum=0.0 if k == 0 else MIN_READ
+                    rows[:, read:], width - old, latest, rng, min_spread=0.0 if k == 0 else MIN_READ
                 )
         new_inputs = width - old
         hidden.append(Layer(weight, bias))
@@ -263,15 +263,15 @@ def _hinges(rows: Tensor, count: int, rng: np.random.Generator) -> tuple[Tensor,
 
 
 def _random(
-    rows: Tensor, count: int, latest: float, rng: np.random.Generator, minimum: float = 0.0
+    rows: Tensor, count: int, latest: float, rng: np.random.Generator, min_spread: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Random directions of the standardised inputs, each bending at a random inner quantile of the rows.
 
-    Inputs that vary less than ``minimum`` of what the others do are left out.
+    Inputs whose std is below the share ``min_spread`` of the maximum std are left out.
     """
     x = rows.numpy()
     spread = _spread(x)
-    spread = np.where(spread >= minimum * spread.max(), spread, 0.0)
+    spread = np.where(spread >= min_spread * spread.max(), spread, 0.0)
     used = spread > 0 if spread.any() else np.ones(len(spread), dtype=bool)
     direction = np.where(used, rng.normal(size=(count, x.shape[1])), 0.0)
     direction /= np.maximum(np.linalg.norm(direction, axis=1, keepdims=True), 1e-300)
@@ -280,7 +280,7 @@ def _random(
     bends = _quantiles(values, rng.uniform(0.05, latest, count))
     if not spread.any():  # equal rows have no inside
         return torch.from_numpy(weight), torch.from_numpy(1 - bends)
-    # Most rows may share the greatest value: face the others.
+    # Most rows may share the maximum: face the others.
     maximum, minimum = values.max(axis=1), values.min(axis=1)
     signs = np.where(maximum - bends > 1e-9 * (maximum - minimum), 1.0, -1.0)
     return torch.from_numpy(signs[:, None] * weight), torch.from_numpy(-signs * bends)
@@ -298,7 +298,7 @@ def _quantiles(values: Floats, shares: Floats) -> Floats:
 
 
 def _spread(x: Floats) -> Floats:
-    """Standard deviation of the columns, zero for those that vary by no more than rounding."""
+    """Std of the columns, zero for those that vary by no more than rounding."""
     largest = np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
     std: Floats = (x / largest).std(axis=0)
     return np.where(std > 1e-12, std * largest, 0.0)

@@ -161,8 +161,9 @@ def as_pwl(model: Any) -> Spline | LatticePWL | MaxSum:
 
     Notes
     -----
-    Whatever is not continuous and piecewise linear is refused, with the nearest thing that works. A trained network is
-    piecewise linear, but not one such record: ``to_network`` gives the network and ``from_network`` its pieces.
+    Whatever is not continuous and piecewise linear is refused; the error names the nearest model that works. A trained
+    network is piecewise linear, but not one such record: ``to_network`` gives the network and ``from_network`` its
+    pieces.
 
     Examples
     --------
@@ -440,7 +441,7 @@ def _with_outputs(parts: Resolved, gain: Floats, shift: Floats) -> Resolved:
 
 
 def _fit_with_outputs(fit: SplineFit, gain: Floats, shift: Floats) -> SplineFit:
-    """Return a fit to responses that all scale alike, in the units of the scaled ones."""
+    """Return a fit to responses that all scale alike, in the units of measurement of the scaled ones."""
     square = float(gain[0] ** 2)
     return replace(
         fit,

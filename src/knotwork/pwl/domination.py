@@ -1,4 +1,4 @@
-"""Pieces that are nowhere on a box the greatest of their set, found by linear programs."""
+"""Pieces that are nowhere on a box the maximum of their set, found by linear programs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scipy.optimize import linprog
 
 from knotwork.arrays import Floats
 
-# What a linear program may be off, relative to its coefficients.
+# Error of a linear program, relative to its coefficients.
 SOLVER = 1e-7
 
 
@@ -22,13 +22,13 @@ def without_dominated(theta: Floats, members: frozenset[int], sides: Floats) -> 
 
 
 def _excess(piece: Floats, others: Floats, sides: Floats) -> float:
-    """Most by which a piece rises above all others on the box; what rounding may decide counts as rising."""
+    """Maximum by which a piece rises above all others on the box; a difference of rounding size counts as rising."""
     difference = piece - others
     size = np.abs(difference[:, 1:]) @ np.abs(sides).max(axis=0) + np.abs(difference[:, 0])
     scale = float(size.max())
     if scale == 0:  # the same piece
         return 0.0
-    # Variables x and t: the greatest t with t ≤ (piece − other)(x) for every other.
+    # Variables x and t: the maximum t with t ≤ (piece − other)(x) for every other.
     rows = np.column_stack([-difference[:, 1:], np.full(len(others), scale)]) / scale
     result = linprog(
         np.r_[np.zeros(piece.size - 1), -1.0],

@@ -75,7 +75,7 @@ def _is(model: Any, kind: type) -> bool:
 
 
 def _refuse(model: Any) -> None:
-    """Refuse what is known to be no such function, with the nearest that is."""
+    """Refuse a model that is known not to be piecewise linear; name the nearest one that is."""
     kind = type(model).__name__
     if any(word in kind for word in ("Tree", "Forest", "Boosting", "Bagging", "AdaBoost", "Neighbors")):
         raise DataError(
@@ -92,7 +92,7 @@ def _refuse(model: Any) -> None:
 def _linear(model: Any) -> Spline:
     if not hasattr(model, "coef_"):
         raise DataError(
-            f"a {type(model).__name__} is no linear model (it has no coef_) and need not be piecewise linear; "
+            f"a {type(model).__name__} is not a linear model (it has no coef_) and need not be piecewise linear; "
             f"fit kw.MarsRegressor to what it predicts"
         )
     coef = np.atleast_2d(np.asarray(model.coef_, dtype=np.float64))
@@ -152,7 +152,7 @@ def _bent(transformer: SplineTransformer, after: list[Any], final: Any) -> Splin
         )
     if transformer.extrapolation == "periodic":
         raise DataError(
-            "a periodic SplineTransformer has endlessly many knots; use extrapolation='linear' or 'constant'"
+            "a periodic SplineTransformer has infinitely many knots; use extrapolation='linear' or 'constant'"
         )
     outer = _linear(final)
     for step in reversed(after):

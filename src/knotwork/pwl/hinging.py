@@ -14,14 +14,14 @@ from knotwork.arrays import Floats
 from knotwork.pwl.maxaffine import FitRules, Rows, affine_fit, fit_max_affine
 from knotwork.pwl.maxsum import MaxSum
 
-# A hinge has to lower the RSS by this share of what it was to begin with.
+# A hinge has to lower the RSS by this share of the initial RSS.
 MIN_GAIN = 1e-4
 # Keeps columns that depend on each other from blowing up.
 MIN_RIDGE = 1e-8
 
 
-def fit_hinges(rows: Rows, maximum: int, rules: FitRules) -> list[MaxSum]:
-    """Add hinges greedily: return the fits with 0, 1, … hinges, ``maximum`` at the utmost.
+def fit_hinges(rows: Rows, max_hinges: int, rules: FitRules) -> list[MaxSum]:
+    """Add hinges greedily: return the fits with 0, 1, … hinges, at most ``max_hinges``.
 
     >>> x = np.linspace(-1, 1, 41)
     >>> rows = Rows(np.column_stack([np.ones(41), x]), np.maximum(x - 0.2, 0), np.ones(41), [np.array([0, 40])])
@@ -34,7 +34,7 @@ def fit_hinges(rows: Rows, maximum: int, rules: FitRules) -> list[MaxSum]:
     current, rss = _refit(rows, base, directions, rules)
     first = rss
     fits = [current]
-    for _ in range(maximum):
+    for _ in range(max_hinges):
         residual = rows.y - current(rows.Z[:, 1:])
         trials = []
         for sign in (1.0, -1.0):

@@ -101,9 +101,9 @@ class LatticePWL:
     def simplify(self, box: ArrayLike | None = None) -> LatticePWL:
         """Return the same function with fewer pieces and sets.
 
-        Equal pieces become one; a set that contains another one is never the least and goes; pieces in no set go. With
-        a ``box`` (least, greatest), pieces that are nowhere in the box above the others of their set go too (found by
-        linear programs); the function is then the same on the box only.
+        Equal pieces become one. A set that contains another one never attains the minimum and is dropped, as are pieces
+        in no set. With a ``box`` (minimum, maximum), pieces that are nowhere in the box above the others of their set
+        are dropped too (found by linear programs); the function is then the same on the box only.
 
         >>> f = LatticePWL([[0.0, 1.0], [0.0, -1.0], [9.0, 0.0]], [(0, 1), (0, 1, 2), (1, 0)])
         >>> f.simplify().theta.shape, f.simplify().sets

@@ -1,6 +1,6 @@
 """Least-squares fits of maxima of affine functions, and of differences of two such maxima.
 
-Both alternate: rows go to the piece that is greatest there, then the pieces are fitted to their rows. That finds a
+Both alternate: rows go to the piece with the maximum there, then the pieces are fitted to their rows. That finds a
 local minimum, so there are several starts, and larger fits also begin where smaller ones ended. Rows are expected in
 standardised coordinates; a small ridge holds pieces with few rows near the affine fit of all rows.
 """
@@ -35,7 +35,7 @@ class Rows:
 
 @dataclass(frozen=True)
 class FitRules:
-    """ridge (a share of the total weight) and the most rounds of an alternation."""
+    """ridge (a share of the total weight) and the maximum number of rounds of an alternation."""
 
     ridge: float = 1e-6
     max_rounds: int = 50
@@ -142,7 +142,7 @@ def fit_difference(
     if pieces == 1:
         return best
     starts = [(_nearest(rows, order[:pieces]), _nearest(rows, order[::-1][:pieces])) for order in rows.orders]
-    # What is convex or concave is better begun as that.
+    # A convex or concave function is better fitted from a convex or concave start.
     nothing = np.zeros(len(rows.y), dtype=np.intp)
     for sign in (1.0, -1.0):
         theta, _ = fit_max_affine(replace(rows, y=sign * rows.y, orders=rows.orders[:2]), pieces, rules)

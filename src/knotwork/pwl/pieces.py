@@ -75,7 +75,7 @@ class Piece:
                 raise _unbounded()
             ends = [(self.b / self.A[:, 0])[~up].max(), (self.b / self.A[:, 0])[up].min()]
             if ends[0] >= ends[1]:
-                raise DataError(f"a polytope must have an inside, got the interval from {ends[0]:g} to {ends[1]:g}")
+                raise DataError(f"a polytope must have an interior, got the interval from {ends[0]:g} to {ends[1]:g}")
             return np.array(ends)[:, None]
         centre = _centre(self.A, self.b)
         corners = HalfspaceIntersection(np.column_stack([self.A, -self.b]), centre).intersections
@@ -104,12 +104,12 @@ def _centre(A: Floats, b: Floats) -> Floats:
     if result.status in (3, 4):
         raise _unbounded()
     if result.status != 0 or -result.fun <= 0:
-        raise DataError("a polytope must have an inside, got A·x ≤ b with none")
+        raise DataError("a polytope must have an interior, got A·x ≤ b with none")
     return result.x[:-1]
 
 
 def _unbounded() -> DataError:
-    return DataError("a polytope must be bounded, got one that goes on for ever; add the sides of a box to it")
+    return DataError("a polytope must be bounded, got an unbounded one; add the sides of a box to it")
 
 
 @dataclass(frozen=True, eq=False)

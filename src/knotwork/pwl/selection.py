@@ -55,7 +55,7 @@ def choose_size(
 
 
 def best_of(errors: list[float]) -> int:
-    """Return the place of the minimum error, that of the smallest size among equals."""
+    """Return the position of the minimum error; of equal errors, that of the smallest size."""
     best = 0
     for k, error in enumerate(errors):
         if error < errors[best] * (1 - BETTER):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled_reduction
 
-# A candidate's products with the columns of the span, and beside them its norm and its products with the residual.
+# A candidate's products with the columns of the span, its norm, and its products with the residual.
 Known = tuple[Floats, float, Floats]
 # A later candidate must be better by more than rounding, so that of two equal ones the first is taken.
 BETTER = 1 + 1e-11
@@ -26,7 +26,7 @@ STRIP = 64
 
 @compiled_reduction
 def orthogonalise(q, raw, first, factor, new):  # type: ignore[no-untyped-def]
-    """Turn raw products of columns into products with their parts beside the span: rows of q from ``first`` on.
+    """Turn raw products of columns into products with their parts orthogonal to the span: rows of q from ``first`` on.
 
     q : (columns of the span, C); raw : (columns, C)
     new : room for two strips: two columns are done at a time, and the span is taken by fours, so that what is read
@@ -87,12 +87,15 @@ class Candidates:
     """Candidates outside the span of a model.
 
     norms : (C,) ⟨c, c⟩; cross : (C,) ⟨c, partner of c⟩; dots : (p, C) ⟨c, residual⟩; all of the parts outside the span
-    base : (C,) the norms beside the intercept alone
+    base : (C,) the norms of the parts orthogonal to the intercept alone
     """
 
-    def __init__(self, partner: NDArray[np.int64], norms: Floats, cross: Floats, dots: Floats, maximum: int) -> None:
+    def __init__(
+        self, partner: NDArray[np.int64], norms: Floats, cross: Floats, dots: Floats, max_columns: int
+    ) -> None:
         self._partner, self._size = partner, 0
-        self._q = np.empty((maximum, norms.size))  # products with the columns of the span, of which ``_size`` are there
+        # Products with the columns of the span, of which ``_size`` are there.
+        self._q = np.empty((max_columns, norms.size))
         self.norms, self.cross, self.dots = norms.copy(), cross.copy(), dots.copy()
         self.base, self._new = self.norms.copy(), np.empty(2 * STRIP)
 

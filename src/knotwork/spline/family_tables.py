@@ -18,7 +18,7 @@ from knotwork.spline.moments.moments import ChildOpening
 # other, and those with the residual of each response. One array with fixed places, or loops are not vectorised.
 BOTH = 2 * STRIP
 BASE, CROSS, DOTS = BOTH, 2 * BOTH, 2 * BOTH + STRIP
-# Share of the greatest norm among a parent's children below which a child is nothing.
+# Share of the maximum norm among a parent's children below which a child counts as zero.
 NOTHING = 1e-10
 
 
@@ -26,10 +26,10 @@ NOTHING = 1e-10
 def _open(slots, mass, norms, responses, min_mass, size, place, known):  # type: ignore[no-untyped-def]
     """Fill slots with new families, (slots, …, 2, C)."""
     for s in range(slots.size):
-        slot, n, maximum = slots[s], 0, 0.0
+        slot, n, max_norm = slots[s], 0, 0.0
         known[slot] = 0.0
         for i in range(mass.shape[2]):
-            maximum = max(maximum, norms[s, 0, i], norms[s, 1, i])
+            max_norm = max(max_norm, norms[s, 0, i], norms[s, 1, i])
         for i in range(mass.shape[2]):
             if min(mass[s, 0, i], mass[s, 1, i]) < min_mass:
                 continue
@@ -37,8 +37,8 @@ def _open(slots, mass, norms, responses, min_mass, size, place, known):  # type:
             for side in range(2):
                 j = side * STRIP + n % STRIP
                 own[j] = norms[s, side, i]
-                # A child that is zero on the rows has a norm of rounding errors; nothing is left of it beside any span.
-                own[BASE + j] = np.inf if own[j] <= NOTHING * maximum else 0.0
+                # A child that is zero on the rows has a norm of rounding errors: it counts as part of every span.
+                own[BASE + j] = np.inf if own[j] <= NOTHING * max_norm else 0.0
                 for k in range(responses.shape[1]):
                     own[DOTS + k * BOTH + j] = responses[s, k, side, i]
             place[slot, n] = i
@@ -94,7 +94,8 @@ def _take_out(above, below, projection, known):  # type: ignore[no-untyped-def]
 def _score(known, collinear, room, score):  # type: ignore[no-untyped-def]
     """Write the RSS drops at the knots of a strip: of one child, of the other, of both, and the one that counts.
 
-    Both count where they are new beside each other, else the better one. No branches: the loops are vectorised.
+    Both count where neither is in the span of the model and the other, else the better one. No branches: the loops are
+    vectorised.
     """
     score[:] = 0.0
     for at in range(DOTS, known.size, BOTH):
@@ -107,12 +108,12 @@ def _score(known, collinear, room, score):  # type: ignore[no-untyped-def]
             score[2 * STRIP + i] += rest * rest
     for i in range(STRIP):
         first, second, cross = known[i], known[STRIP + i], known[CROSS + i]
-        others = second - cross / first * cross
+        second_left = second - cross / first * cross
         minimum, other_minimum = collinear * known[BASE + i], collinear * known[BASE + STRIP + i]
         above = score[i] / first if (first >= minimum) & (first > 0.0) else 0.0
         below = score[STRIP + i] / second if (second >= other_minimum) & (second > 0.0) else 0.0
-        are_new = (above > 0.0) & (below > 0.0) & (others >= other_minimum) & (others > 0.0) & (room >= 2)
-        both = above + score[2 * STRIP + i] / others if are_new else 0.0
+        are_new = (above > 0.0) & (below > 0.0) & (second_left >= other_minimum) & (second_left > 0.0) & (room >= 2)
+        both = above + score[2 * STRIP + i] / second_left if are_new else 0.0
         score[i], score[STRIP + i], score[2 * STRIP + i] = above, below, both
         score[3 * STRIP + i] = both if both > 0.0 else max(above, below)
 
@@ -125,7 +126,7 @@ class FamilyTables:
     drops : (slots,) the RSS drop of that step
     """
 
-    def __init__(self, slots: int, candidates: int, responses: int, maximum: int, collinear: float) -> None:
+    def __init__(self, slots: int, candidates: int, responses: int, max_columns: int, collinear: float) -> None:
         strips = -(-candidates // STRIP)
         self._collinear = collinear
         self.best = np.empty((slots, 2), np.int64)
@@ -133,7 +134,7 @@ class FamilyTables:
         self._size, self.place = np.zeros(slots, np.int64), np.empty((slots, candidates), np.int64)
         self._known = np.empty((slots, strips, DOTS + responses * BOTH))
         # As in ``Candidates``, without gaps: the children above their knots, then those below.
-        self._q = np.empty((slots, maximum * 2 * candidates))
+        self._q = np.empty((slots, max_columns * 2 * candidates))
 
     def open(self, slots: NDArray[np.int64], opening: ChildOpening, min_mass: float) -> None:
         """Fill slots with new families; ``min_mass`` observations make a child."""
@@ -160,7 +161,7 @@ class FamilyTables:
         )  # fmt: skip
 
     def known(self, slot: int, side: int, child: int, columns: int) -> Known:
-        """Return what is known of a child beside a span of so many columns."""
+        """Return what is known of the part of a child orthogonal to a span of so many columns."""
         known, at = self._known[slot, child // STRIP], side * STRIP + child % STRIP
         width = 2 * int(self._size[slot])
         q = self._q[slot, side * (width // 2) + child : columns * width : width]

@@ -144,7 +144,7 @@ def _fit_best_degree(
     options: FitOptions,
     report: Callable[[Step], None] | None,
 ) -> SplineFit:
-    """Raise the degree while GCV falls by more than 1 %, which charges more for the knots of interactions."""
+    """Raise the degree while GCV, which charges more for the knots of interactions, falls by more than 1 %."""
     max_degree = min(MAX_AUTO_DEGREE, X.shape[1] if options.interacting is None else len(options.interacting))
     best: SplineFit | None = None
     tried: list[float] = []
@@ -178,7 +178,7 @@ def _interactions(options: FitOptions, degree: int, columns: Floats, spans: Span
 
 
 def _term(hinges: Hinges, knots: dict[tuple[int, float], Knot], slopes: Floats, product: bool) -> Term:
-    """Write a term of the search in the units of the data."""
+    """Write a term of the search in the data's units of measurement."""
     if hinges[0][2] == 0:
         return Linear(hinges[0][0])
     found = tuple(Hinge(f, knots[f, knot].value, sign) for f, knot, sign in hinges)
@@ -190,7 +190,7 @@ def _term(hinges: Hinges, knots: dict[tuple[int, float], Knot], slopes: Floats, 
 
 
 def _quality(fitted: Refit, null_rss: float, total: float, penalty: float, rss_unit: float) -> Quality:
-    """Judge the refit, whose RSS and that of the intercept alone are standardised, in the units of the data."""
+    """Return the quality of the refit, given its standardised RSS and that of the intercept, in the data's units."""
     rss = float(fitted.rss.sum())
     score, null_score = gcv(rss, total, 1 + len(fitted.coef), penalty), gcv(null_rss, total, 1, penalty)
     return Quality(

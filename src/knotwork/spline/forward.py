@@ -25,7 +25,7 @@ from knotwork.spline.rules import Rules, gcv
 class Step:
     """One step of the search: how many terms there are after it (with the intercept) and what they reach.
 
-    rss : in squared units of the responses, summed over them
+    rss : in the responses' squared units of measurement, summed over them
     """
 
     terms: int
@@ -43,7 +43,7 @@ class ForwardPass:
     rss : residual sum of squares of all terms, summed over responses
     null_rss : that of the intercept alone
     opening : what the search started from
-    slopes : (d,) of the features' hinges under a minimum
+    slopes : (d,) of the features' hinges in a minimum
     """
 
     terms: TermTable
@@ -61,8 +61,8 @@ class ForwardPass:
 def _best_candidate(offsets, norms, cross, dots, base, minimum, bend_gain, collinear, jump_limit, room):  # type: ignore[no-untyped-def]
     """Return (position, RSS drop) of the best next step; a feature's own position means that it enters linearly.
 
-    norms, cross, dots : of the candidates' parts outside the span; base : the norms they had beside the intercept.
-    least : norms up to which each feature counts as in the span.
+    norms, cross, dots : of the candidates' parts orthogonal to the span; base : those orthogonal to the intercept.
+    minimum : norms up to which each feature counts as in the span.
     Knots are tried from the highest down. A later feature must be better by more than rounding, so that of two equal
     columns the first is taken.
     """
@@ -113,15 +113,17 @@ class _Search:
         self._own = self.grid.linear[self.grid.feature]  # position of each candidate's own feature
         self._linear_products: dict[int, Floats] = {}
         responses = self.opening.responses.shape[1]
-        maximum = max_terms + 1
+        max_columns = max_terms + 1
         self._columns = 0  # of the span
-        self._factor = np.zeros((maximum, maximum))
-        self._projection = np.zeros((maximum, responses))
-        self._mix = np.eye(maximum)  # the terms, as columns, in the raw columns of the span
-        self._table = Candidates(self._own, self.opening.norms, self.opening.cross, self.opening.responses.T, maximum)
+        self._factor = np.zeros((max_columns, max_columns))
+        self._projection = np.zeros((max_columns, responses))
+        self._mix = np.eye(max_columns)  # the terms, as columns, in the raw columns of the span
+        self._table = Candidates(
+            self._own, self.opening.norms, self.opening.cross, self.opening.responses.T, max_columns
+        )
         self._families = None
         if interactions is not None:
-            self._families = Families(rows, self.opening, interactions, maximum, rules.collinear)
+            self._families = Families(rows, self.opening, interactions, max_columns, rules.collinear)
         self.slopes = np.ones(len(scale)) if self._families is None else self._families.slopes
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
@@ -238,7 +240,7 @@ class _Search:
         return TermTable.of(terms, self.slopes, self.product)
 
     def _extend(self, known: Sequence[Known], between: float) -> None:
-        """Add one or two columns to the span, given what is known of them beside it and their product."""
+        """Add one or two columns to the span, given what is known of their orthogonal parts and their product."""
         factor, projection, root = self._factor, self._projection, 0.0
         for q, norm, dots in known:
             m = self._columns

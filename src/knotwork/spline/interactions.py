@@ -2,7 +2,7 @@
 
 A parent b is a hinge or an interaction of hinges. Its children combine it with a hinge of a feature it does not have,
 by minimum or by product; those of one knot, b with (x − t)₊ and b with (t − x)₊, enter together. The list of parents
-is bounded: the ones whose children would have helped least at the last look leave it.
+is bounded: the parents whose children would have reduced the RSS least in the last search leave it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ CHILD_KNOTS = 63
 class Interactions:
     """Which interactions a search may make.
 
-    degree : most features in a term
-    product : whether hinges are multiplied; else the least of them counts
+    degree : maximum number of features in a term
+    product : whether hinges are multiplied; else a term is their minimum
     max_parents : how many terms may have children at a time
     features : (d,) which features may take part
-    least : (d,) least value of each feature, standardised
-    least_mass : observations that a child must have on both sides of its knot
+    minimum : (d,) of each feature, standardised
+    min_mass : observations that a child must have on both sides of its knot
     """
 
     degree: int
@@ -61,17 +61,19 @@ class Move:
 class Families:
     """All parents that may have children now, each in a slot."""
 
-    def __init__(self, rows: RowSums, opening: Opening, options: Interactions, maximum: int, collinear: float) -> None:
+    def __init__(
+        self, rows: RowSums, opening: Opening, options: Interactions, max_columns: int, collinear: float
+    ) -> None:
         self._options = options
         linear = rows.grid.linear
         variance = opening.norms[linear] / opening.total - (opening.sums[linear] / opening.total) ** 2
         self._grid = child_candidates(rows.grid, CHILD_KNOTS, np.where(variance > 0, options.minimum, np.nan))
         self._bends = np.diff(rows.grid.offsets) > 1
-        # In deviations, features of any units are comparable under the minimum.
+        # Scaled by their stds, features in any units of measurement are comparable in a minimum.
         self.slopes: Floats = 1 / np.sqrt(np.where(variance > 0, variance, 1.0))
-        slots = min(options.max_parents, maximum)
+        slots = min(options.max_parents, max_columns)
         self._sums = rows.children(self._grid, self.slopes, options.product, slots, options.min_mass)
-        self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], maximum, collinear)
+        self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], max_columns, collinear)
         self._slots: dict[Hinges, int] = {}
         self._free = list(range(slots))
 
@@ -94,7 +96,7 @@ class Families:
         return Move(drop, terms, child, best, sides)
 
     def known(self, move: Move, columns: int) -> list[Known]:
-        """Return what is known of the children of a step beside a span of so many columns."""
+        """Return what is known of the parts of a step's children orthogonal to a span of so many columns."""
         assert move.parent is not None
         slot = self._slots[move.parent]
         return [self._tables.known(slot, side, move.position, columns) for side in move.sides]
@@ -125,7 +127,7 @@ class Families:
             self._slots |= dict(zip(new, slots.tolist(), strict=True))
 
     def _make_room(self, new: int) -> None:
-        """Close the families that would have helped least, so that there is room for new ones."""
+        """Close the families that would have reduced the RSS least, so that there is room for new ones."""
         while len(self._slots) + new > self._options.max_parents:
             weakest = min(self._slots, key=lambda parent: self._tables.drops[self._slots[parent]])
             self._free.append(self._slots.pop(weakest))

@@ -225,11 +225,11 @@ def choose_candidates(
     return _lay_out(knots)
 
 
-def child_candidates(grid: CandidateGrid, maximum: int, minimum: Floats) -> CandidateGrid:
-    """Choose the knots of interactions: at most ``maximum`` of a feature's knots, evenly spread over those there are.
+def child_candidates(grid: CandidateGrid, max_knots: int, minimum: Floats) -> CandidateGrid:
+    """Choose the knots of interactions: at most ``max_knots`` of a feature's knots, evenly spread over those there are.
 
-    A feature without knots, one of two values, say, bends nothing on its own, but beside another it tells rows apart:
-    it gets its least value (d,) as a knot, unless that is NaN.
+    A feature without knots, one of two values, say, never bends on its own, but as a child it distinguishes rows: it
+    gets its ``minimum`` (d,) as a knot, unless that is NaN.
 
     >>> grid = CandidateGrid(np.array([0, 6, 7]), np.array([0.0, 1, 2, 3, 4, 5, 0]), np.array([0, 0, 0, 0, 0, 0, 1]))
     >>> child_candidates(grid, 3, minimum=np.array([-9.0, -1.0])).knots
@@ -238,7 +238,7 @@ def child_candidates(grid: CandidateGrid, maximum: int, minimum: Floats) -> Cand
     knots: list[Floats] = []
     for f, (first, last) in enumerate(itertools.pairwise(grid.offsets)):
         count = last - first - 1
-        places = np.arange(count) if count <= maximum else np.arange(maximum) * (count - 1) // max(maximum - 1, 1)
+        places = np.arange(count) if count <= max_knots else np.arange(max_knots) * (count - 1) // max(max_knots - 1, 1)
         chosen = grid.knots[first + 1 + places]
         knots.append(minimum[f : f + 1] if count == 0 and not np.isnan(minimum[f]) else chosen)
     return _lay_out(knots)

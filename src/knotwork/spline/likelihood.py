@@ -3,8 +3,8 @@
 The search sees each indicator divided by the root of its class's share: its score for a candidate is then the score
 statistic of the multinomial likelihood at the intercept, and the sums are those of a regression with several responses.
 Pruning is by GCV on the same sums. Only the coefficients of the terms that remain are fitted by likelihood, with a
-small ridge that keeps them finite where classes can be told apart without error. Searches by the likelihood's own
-gradient, and pruning by AIC or BIC, measured no better on twenty tables, and worse where classes are separable.
+small ridge that keeps them finite where classes are separable. Searches by the likelihood's own gradient, and pruning
+by AIC or BIC, measured no better on twenty tables, and worse where classes are separable.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from knotwork.spline.result import Knot, SplineFit
 class ClassFit:
     """A spline of logits and how it came about.
 
-    spline : the logits, in the units of the data; one output, the log-odds of the second class, for two classes, else
-        one per class, and they sum to zero
+    spline : the logits, as functions of the features in the data's units of measurement; one output, the log-odds of
+        the second class, for two classes, else one per class, and they sum to zero
     search : the least-squares fit to the class indicators that found the terms
     deviance, null_deviance : −2·log-likelihood of the spline and of the intercept alone
     term_costs, feature_costs : (M,) and (d,) rise in deviance without the term, or any term of the feature (Wald)
@@ -105,7 +105,7 @@ def search_classes(
     options: FitOptions | None = None,
     report: Callable[[Step], None] | None = None,
 ) -> SplineFit:
-    """Find the terms that tell classes apart, by least squares."""
+    """Find the terms that separate the classes, by least squares."""
     options = options or FitOptions(threshold=1e-4)
     if options.max_terms is None:
         degree = 2 if isinstance(options.max_degree, str) else options.max_degree
@@ -142,7 +142,7 @@ def class_shares(codes: NDArray[np.intp], classes: int, weights: Floats | None) 
 
 
 def default_terms(rows: int, features: int, degree: int) -> int:
-    """Maximum number of terms of the search: as in regression, but at least √N; a label says less than a number."""
+    """Maximum number of terms of the search: as in regression, but at least √N; a label carries less information."""
     return max(default_max_terms(features, degree), min(200, int(np.sqrt(rows))) + 1)
 
 

@@ -3,9 +3,9 @@
 They are fitted in orthonormal contrasts of the classes, so that no class is special and none is counted twice:
 η = B·Θ·Cᵀ with CᵀC = I and logits that sum to zero.
 
-Newton's method finds each step by conjugate gradients: a product with the Hessian costs no more than a gradient, while
-the Hessian itself has (M·K)² entries. They are guided by the inverses of the classes' own parts of the Hessian, which
-leave two or three products to do, and serve several steps.
+Newton's method finds each step by conjugate gradients: a Hessian-vector product costs no more than a gradient, while
+the Hessian itself has (M·K)² entries. The preconditioner is the inverse of each class's own diagonal block of the
+Hessian. With it a step takes two or three products, and one preconditioner serves several steps.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ TOLERANCE = 1e-6
 # Conjugate gradients for a step end when this share of the squared slope is left.
 SOLVED = 0.15
 MAX_PRODUCTS = 100
-# What guides them is renewed after a step that took more products than this share of the columns; half of that for two
-# classes, which share theirs.
+# The preconditioner is recomputed after a step that took more products than this share of the columns; half of that for
+# two classes, which share one block.
 STALE = 0.15
 # A step goes on along its direction if the slope there is still this share of what it was, this far at most.
 STILL_FALLING = 0.2
 LONGEST_STEP = 4.0
 # The exponentials of logits below this, and sums of them, are finite and not zero: by the bytes of a number.
 SAFE = {4: 80.0, 8: 600.0}
-# Single precision pays from so many products in a sum of outer products. It is enough for what guides a step, and for
-# everything where this share of the objective may be left to gain.
+# Single precision pays off from this many products in a sum of outer products. It is enough for the preconditioner, and
+# for everything if the tolerance is at least this share of the objective.
 LARGE = 1e6
 COARSE = 1e-4
 # The intercepts are not to be shrunk, but a class of one row may ask for minus infinity where weights are extreme.
@@ -49,11 +49,11 @@ INTERCEPT_RIDGE = 1e-8
 class LogitFit:
     """Logits of K classes on a basis, by penalised likelihood.
 
-    theta : (1 + M, K − 1) coefficients of the basis in its units and orthonormal contrasts of the classes, the
-        intercept first
+    theta : (1 + M, K − 1) coefficients of basis/units in orthonormal contrasts of the classes, the intercept first
     probabilities : (K, N) of the rows
     log_likelihood, null_log_likelihood : of the model and of the intercept alone, weighted
-    guide : (K, 1 + M, 1 + M) inverses that guided the last step and may guide another fit, one for two classes
+    preconditioner : (K, 1 + M, 1 + M) inverse blocks of the last step, which another fit may begin with; one block for
+        two classes
     """
 
     problem: _Problem
@@ -137,7 +137,7 @@ def fit_logits(
 ) -> LogitFit:
     """Maximise Σ w·log p(code) − ridge/2·Σθ² over the logits of a basis (N, M); the intercept is free.
 
-    θ are the coefficients of basis/units, the units (M,) being the deviations of the features: a hinge with few rows
+    θ are the coefficients of basis/units, the units (M,) being the stds of the features: a hinge with few rows
     beyond its knot gets no larger a slope for being nearly constant.
 
     >>> x = np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [1.0]])
@@ -195,7 +195,7 @@ class _Problem:
     def start(self) -> Floats:
         """Return the coefficients of the intercept alone: (1 + M, K − 1)."""
         rows = np.bincount(self.codes, self.weights, minlength=len(self.contrast))
-        # A class without rows, which the caller may know from elsewhere, starts at a tenth of the least.
+        # A class without rows, which the caller may know from elsewhere, starts at a tenth of the minimum share.
         shares = np.where(rows > 0, rows, 0.1 * rows[rows > 0].min()) / rows.sum()
         theta = np.zeros((len(self.columns), self.contrast.shape[1]))
         theta[0] = np.log(shares) @ self.contrast
@@ -210,7 +210,7 @@ class _Problem:
         return (self.contrast @ theta.T).astype(self.columns.dtype) @ self.columns
 
     def penalised(self, theta: Floats, log_likelihood: float) -> float:
-        """Return the objective, which is to be as small as can be."""
+        """Return the objective, which is to be minimised."""
         return float(self.penalty @ np.square(theta).sum(axis=1)) / 2 - log_likelihood
 
     def gradient(self, theta: Floats, probabilities: Array) -> Floats:
@@ -220,7 +220,7 @@ class _Problem:
         return self._spread(residual) + self.penalty[:, None] * theta
 
     def hessian_product(self, direction: Floats, probabilities: Array) -> Floats:
-        """Return the Hessian's product with a direction: (1 + M, K − 1)."""
+        """Return a Hessian-vector product: (1 + M, K − 1)."""
         change = self._logits(direction)
         change *= probabilities
         change -= probabilities * change.sum(axis=0)
@@ -245,9 +245,9 @@ class _Problem:
         return gram, between
 
     def inverses(self, probabilities: Array) -> Floats:
-        """Return the inverses of the classes' own parts of the Hessian: (K, 1 + M, 1 + M).
+        """Return the inverses of the classes' own diagonal blocks of the Hessian: (K, 1 + M, 1 + M).
 
-        One stands for two classes, and is the inverse of the Hessian.
+        Two classes share one, which is the inverse of the Hessian.
         """
         classes, k = self.contrast.shape
         rows = [self.weights * p * (1 - p) * (classes / k) for p in probabilities[: classes if k > 1 else 1]]
@@ -268,24 +268,24 @@ class _Problem:
     def _gram(self, weights: Array, precision: Any) -> Floats:
         """Return the penalised sum of outer products of the columns, in some precision."""
         columns, n = self.columns.shape
-        maximum = max(float(weights.max()), np.finfo(float).tiny)
-        root = np.sqrt((weights / maximum).clip(0.0)).astype(precision)
+        max_weight = max(float(weights.max()), np.finfo(float).tiny)
+        root = np.sqrt((weights / max_weight).clip(0.0)).astype(precision)
         gram = np.zeros((columns, columns))
         for start in range(0, n, CHUNK):
             rows = slice(start, start + CHUNK)
             b = self.columns[:, rows].astype(precision, copy=False) * root[rows]
             gram += b @ b.T
-        gram *= maximum
+        gram *= max_weight
         gram[np.diag_indices(columns)] += np.maximum(self.penalty, 10 * np.finfo(precision).eps * np.trace(gram))
         return gram
 
     def newton(
         self, theta: Floats, probabilities: Array, log_likelihood: float, inverses: Floats, tolerance: float
     ) -> tuple[Floats, Array, float, Floats]:
-        """Newton's method, guided by inverses: return coefficients, their probabilities, log-likelihood and the guide.
+        """Newton's method: return coefficients, their probabilities, the log-likelihood and the preconditioner.
 
-        Steps are halved until they gain. Where classes are easy to tell apart the likelihood is flatter the farther one
-        goes, and steps are too short: they go on where the slope at their end says so.
+        Steps are halved until the objective falls. Where classes are nearly separable the likelihood flattens along a
+        step, which is then too short: it goes on while the slope at its end is steep enough.
         """
         value = self.penalised(theta, log_likelihood)
         slope = self.gradient(theta, probabilities)
@@ -300,7 +300,7 @@ class _Problem:
                 if now <= value - 1e-4 * length * gain:
                     break
                 length /= 2
-                if length < 1e-8:  # rounding has the last word
+                if length < 1e-8:  # only rounding is left
                     return theta, probabilities, log_likelihood, inverses
             theta, value, (probabilities, log_likelihood) = trial, now, reached
             if last:
@@ -319,9 +319,9 @@ class _Problem:
         return theta, probabilities, log_likelihood, inverses
 
     def _direction(self, slope: Floats, probabilities: Array, inverses: Floats) -> tuple[Floats, int]:
-        """Solve Hessian·direction = slope by conjugate gradients; return the direction and the products it took.
+        """Solve Hessian·direction = slope by conjugate gradients; return the direction and the number of products.
 
-        The inverses of the classes' own parts, which may be those of an earlier step, make do with few.
+        The preconditioner, which may be that of an earlier step, keeps their number small.
         """
         contrast = self.contrast
 

@@ -69,10 +69,10 @@ class Hinge:
 
 @dataclass(frozen=True, slots=True)
 class Min:
-    """An interaction that is still piecewise linear: the least of hinges of different features, each times a slope.
+    """An interaction that is still piecewise linear: the minimum of hinges of different features, each times a slope.
 
-    Slopes make features of different units comparable. A fitted term's first slope is 1, and the others are in units
-    of standard deviations: slope k times the deviation of its feature is the deviation of the first feature.
+    Slopes make features in different units of measurement comparable. A fitted term's first slope is 1, and the others
+    are ratios of stds: slope k times the std of its feature is the std of the first feature.
 
     >>> both = Min((Hinge(0, 1.0, 1), Hinge(1, 0.0, 1)), slopes=(1.0, 2.0))
     >>> both(np.array([[2.0, 5.0], [9.0, 0.5], [0.0, 3.0]]))

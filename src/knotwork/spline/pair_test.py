@@ -6,23 +6,23 @@ import numpy as np
 
 from knotwork.arrays import Floats
 
-# Rows to test on, evenly spread: an interaction that they do not show is worth less than a search for it.
+# Rows to test on, evenly spread: an interaction that they do not show is not worth a search.
 MAX_ROWS = 4096
-# Chance of finding some where there are none.
+# Probability of finding interactions where there are none.
 LEVEL = 0.01
-# Share of the strongest pair's statistic below which a pair is weak beside it.
+# Share of the strongest pair's statistic below which a pair counts as weak.
 STRONG = 0.5
-# Deviations beyond which a value counts no more: one row must not decide.
+# Number of stds at which values are clipped: one row must not decide.
 FARTHEST = 2.0
 
 
 def interacting_features(X: Floats, residual: Floats, variance: Floats, weight: Floats) -> tuple[int, ...]:
-    """Return the features whose products with another go with what a model without interactions leaves of the rows.
+    """Return the features whose products with another correlate with the residuals of a model without interactions.
 
     X (N, d), residuals (N,), their variances (N,) if nothing is left, and weights (N,), which count like so many rows.
-    Each feature takes part with its deviation from the mean and with the size of that. The score statistic of every
+    Each feature takes part with its distance from the mean, signed and absolute. The score statistic of every
     product is compared with a bound for so many: the tail of χ² with one degree of freedom is below exp(−t/2). Pairs
-    that are weak beside the strongest one do not count.
+    that are weak compared with the strongest one do not count.
 
     >>> x = np.random.default_rng(0).normal(size=(1000, 3))
     >>> noise, one = np.random.default_rng(1).normal(size=1000), np.ones(1000)

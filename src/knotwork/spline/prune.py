@@ -34,7 +34,7 @@ class PruningPath:
 
     @property
     def best(self) -> NDArray[np.intp]:
-        """Columns of the subset with the least GCV, in rising order."""
+        """Columns of the subset with the minimum GCV, in rising order."""
         return np.flatnonzero(self.members[np.argmin(self.gcv)])
 
 
@@ -57,7 +57,7 @@ def _eliminate(factor, inverse, z, rss, prefixes, order, best_rss, members):  # 
                 reached += z[k, j] * z[k, j]
         if size == 1:
             return
-        weakest, minimum = 1, np.inf
+        weakest, min_cost = 1, np.inf
         for m in range(1, size):
             spread, cost = 0.0, 0.0
             for k in range(m, size):
@@ -67,8 +67,8 @@ def _eliminate(factor, inverse, z, rss, prefixes, order, best_rss, members):  # 
                 for k in range(m, size):
                     beta += inverse[m, k] * z[k, j]
                 cost += beta * beta
-            if cost / spread < minimum:
-                weakest, minimum = m, cost / spread
+            if cost / spread < min_cost:
+                weakest, min_cost = m, cost / spread
         # Move it to the end: neighbours change places, and a rotation makes the factor triangular again.
         for j in range(weakest, size - 1):
             for i in range(j + 2):
@@ -95,7 +95,7 @@ def _eliminate(factor, inverse, z, rss, prefixes, order, best_rss, members):  # 
 
 
 def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
-    """Find the best subset of each size and the size with the least GCV."""
+    """Find the best subset of each size and the size with the minimum GCV."""
     columns = len(path.factor)
     rss = np.full(columns, np.inf)
     members = np.zeros((columns, columns), dtype=np.bool_)

@@ -23,7 +23,7 @@ TOLERANCE = 1e-13
 
 @dataclass(frozen=True)
 class Refit:
-    """Least squares on the chosen terms, in standardised units.
+    """Least squares on the chosen terms, in standardised coordinates.
 
     terms : the chosen terms; intercept : (p,); coef : (M, p); rss : (p,) of the true residual
     inverse : (1 + M, 1 + M) inverse of the triangular factor of [1, B]
@@ -46,7 +46,7 @@ def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp]) -> Refit:
     for _ in range(MAX_PASSES):
         residual = rows.residual(terms, beta[0], beta[1:])
         if residual.rss.sum() >= rss.sum():
-            beta = previous  # rounding has the last word
+            beta = previous  # only rounding is left
             break
         correction = inverse @ (inverse.T @ residual.dots)
         gain = (residual.dots * correction).sum(axis=0)

@@ -1,4 +1,4 @@
-"""What a fit leaves behind, in records that say which units they are in.
+"""What a fit leaves behind, in records that name their units of measurement.
 
 The units of the data are those of the features and responses that the fit was given. The standardised units are those
 of the search: features and responses are centred and multiplied by powers of two, see :mod:`knotwork.spline.scaling`.
@@ -39,7 +39,7 @@ class Quality:
     """How well a spline fits its training rows.
 
     rss, gcv : in squared units of the responses that the fit was given, summed over them
-    rsq, grsq : shares of those of the intercept alone, without a unit of measurement
+    rsq, grsq : shares of those of the intercept alone, dimensionless
     """
 
     rss: float

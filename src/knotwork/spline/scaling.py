@@ -80,7 +80,7 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
     low, high = low.min(axis=0), high.max(axis=0)
     # Halved first: the difference of two large values of opposite sign may not exist.
     scale = power_of_two_scale(high / 2 - low / 2)
-    # Any centre inside the data is right, the mean just cancels least; it may have overflowed, or the weights differ.
+    # Any centre inside the data is right; the mean loses the fewest digits. It may have overflowed, or weights differ.
     mean = np.clip(np.nan_to_num(total.sum(axis=0) / n, nan=0.0), low, high)
     centre = mean * scale
 

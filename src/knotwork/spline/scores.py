@@ -1,11 +1,11 @@
 """Linear scores of the features of a head: one for every output, by ridge regression, read as if on unseen rows.
 
-Features of a large network say a little each and most of it together, which a few hinges of single features cannot
-gather; a linear map of all of them can, and takes two units for each output. So the spline of a head sees the scores
-beside the features. On the rows that a linear map was fitted to its scores are too good to be true (with as many
-features as rows they are perfect), and a spline fitted to them would trust them too much. Left out of the fit, a row
-has the score ŷ_i − h_i·(y_i − ŷ_i)/(1 − h_i), with h_i its leverage: all rows for the price of one fit. The same
-errors choose the ridge.
+Each feature of a large network carries a little information; most of it is in their combination. A few hinges of single
+features cannot gather that; a linear map of all features can, and takes two units for each output. So the spline of a
+head sees the scores in addition to the features. On the rows that a linear map was fitted to, its scores are optimistic
+(with as many features as rows they are perfect), and a spline fitted to them would trust them too much. The
+leave-one-out score of a row is ŷ_i − h_i·(y_i − ŷ_i)/(1 − h_i), with h_i its leverage: all rows for the price of one
+fit. The same leave-one-out errors choose the ridge.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RIDGES = np.logspace(-4, 3, 22)
 class Scores:
     """Scores x·weight + offset of rows x (N, d): weight (d, p), offset (p,).
 
-    held_out : (N, p) scores of the rows of the fit, each by the fit without it
+    held_out : (N, p) leave-one-out scores of the rows of the fit
     ridge : the one chosen, in units of the features' variance
     """
 
@@ -37,7 +37,7 @@ class Scores:
 
 
 def fit_scores(X: NDArray[np.floating], y: Floats) -> Scores:
-    """Fit scores to finite rows X (N, d), y (N, p), with the ridge that predicts left-out rows best.
+    """Fit scores to finite rows X (N, d), y (N, p), with the ridge of the minimum leave-one-out error.
 
     Rows are read in chunks, so that single-precision tables are never copied whole; the work is Θ(N·d² + d³).
 
@@ -57,7 +57,7 @@ def fit_scores(X: NDArray[np.floating], y: Floats) -> Scores:
         gram += z.T @ z
         right += z.T @ (y[rows] - centre)
     scale = np.sqrt(np.diagonal(gram) / n)
-    scale = np.where(scale > 1e-12 * np.abs(mean), scale, np.inf)  # a constant has no say
+    scale = np.where(scale > 1e-12 * np.abs(mean), scale, np.inf)  # a constant gets no weight
     with threadpool_limits(1, user_api="blas"):  # its threads wait for each other, for seconds on a busy machine
         sizes, axes = np.linalg.eigh(gram / scale / scale[:, None])
     sizes, right = np.maximum(sizes, 0.0), axes.T @ (right / scale[:, None])
@@ -78,7 +78,7 @@ def fit_scores(X: NDArray[np.floating], y: Floats) -> Scores:
 
 
 def _left_out_residuals(z: Floats, shrunk: Floats, right: Floats, y: Floats, n: int) -> Floats:
-    """Return y − its prediction without it, in coordinates in which the Gram matrix is diagonal: (rows, ridges, p)."""
+    """Return leave-one-out residuals, in coordinates in which the Gram matrix is diagonal: (rows, ridges, p)."""
     leverage = 1 / n + np.square(z) @ shrunk.T
     maps = (shrunk.T[:, :, None] * right[:, None, :]).reshape(len(right), -1)
     fitted = (z @ maps).reshape(len(z), len(shrunk), -1)

@@ -1,4 +1,4 @@
-"""Which of many features are worth a search: those that explain most of what is left, alone and with two bends."""
+"""Which of many features are worth a search: those that explain the response best, each alone and with two bends."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def explained(X: NDArray[np.floating], y: Floats) -> Floats:
     return gains
 
 
-def strongest_features(X: NDArray[np.floating], y: Floats, maximum: int) -> NDArray[np.intp]:
-    """Return the ``maximum`` features that explain most of y, in rising order: all if there are no more."""
-    if X.shape[1] <= maximum:
+def strongest_features(X: NDArray[np.floating], y: Floats, max_features: int) -> NDArray[np.intp]:
+    """Return the ``max_features`` features that explain most of y, in rising order: all if there are no more."""
+    if X.shape[1] <= max_features:
         return np.arange(X.shape[1])
-    return np.sort(np.argsort(-explained(X, y), kind="stable")[:maximum])
+    return np.sort(np.argsort(-explained(X, y), kind="stable")[:max_features])

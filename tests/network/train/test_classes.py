@@ -47,8 +47,8 @@ def test_numbers_name_outputs_and_other_labels_are_sorted():
 @pytest.mark.parametrize(
     ("y", "outputs", "message"),
     [
-        (["a", "b", "c"], 1, "a network with 1 output tells 2 classes apart, y has 3; give its last layer 3 outputs"),
-        ([5, 6], 3, "a network with 3 outputs tells 3 classes apart, y has 2; give its last layer 1 or 2 outputs"),
+        (["a", "b", "c"], 1, "a network with 1 output distinguishes 2 classes, y has 3; give its last layer 3 outputs"),
+        ([5, 6], 3, "a network with 3 outputs distinguishes 3 classes, y has 2; give its last layer 1 or 2 outputs"),
         ([0.5, 1.5], 2, "got fractions; pass task='regression'"),
         ([0.0, np.nan], 2, "must not be missing"),
         (np.array(["a", None], dtype=object), 2, "must not be missing"),

@@ -1,7 +1,7 @@
 """Three classic regression tables, inside the package: nothing is downloaded.
 
 Abalone (Nash et al., 1994) and Wine Quality (Cortez et al., 2009), from the UCI Machine Learning Repository, under
-the Creative Commons Attribution 4.0 licence; LICENSE-DATA.md beside this file has the full attribution.
+the Creative Commons Attribution 4.0 licence; LICENSE-DATA.md next to this file has the full attribution.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load_wine_quality(colour: Literal["white", "red"] = "white") -> tuple[pd.Dat
     """Portuguese Vinho Verde, eleven measurements a wine; y is the median grade of at least three tasters.
 
     4898 white or 1599 red wines. Many rows are exact copies of an earlier one (937 of the white, 240 of the red):
-    a random split puts copies of training rows into the test part and flatters models that remember rows. For
+    a random split puts copies of training rows into the test part and favours models that memorise rows. For
     an honest error split by distinct rows, ``X.drop_duplicates()`` first.
 
     >>> X, y = load_wine_quality("red")

@@ -4,14 +4,14 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 const drawn = new Map();
 
 /** Cut a text to so many characters. */
-function short(text, most = 26) {
+function short(text, maxLength = 26) {
   const letters = Array.from(text);
-  return letters.length > most ? letters.slice(0, most - 1).join("") + "…" : text;
+  return letters.length > maxLength ? letters.slice(0, maxLength - 1).join("") + "…" : text;
 }
 
 /** Plotly reads tags and entities in its labels; this leaves none to read. */
-function plain(text, most) {
-  const shown = short(String(text).replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, " "), most);
+function plain(text, maxLength) {
+  const shown = short(String(text).replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]/g, " "), maxLength);
   return shown.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
 
@@ -76,10 +76,10 @@ function effectChart(effect, output) {
   const line = (values, extra) => ({ x, y: values[output], yaxis: "y2", type: "scatter", mode: "lines", ...extra });
   const data = [];
   if (effect.counts && !category) {
-    const most = Math.max(...effect.counts);
+    const maxCount = Math.max(...effect.counts);
     const centres = effect.counts.map((_, k) => (effect.edges[k] + effect.edges[k + 1]) / 2);
     data.push({
-      type: "bar", x: centres, y: effect.counts.map((n) => n / most), width: centres.map((_, k) => effect.edges[k + 1] - effect.edges[k]),
+      type: "bar", x: centres, y: effect.counts.map((n) => n / maxCount), width: centres.map((_, k) => effect.edges[k + 1] - effect.edges[k]),
       marker: { color: css("--line"), line: { width: 0 } }, hoverinfo: "skip",
     });
   }
@@ -116,10 +116,10 @@ function effectChart(effect, output) {
 
 function surfaceChart(surface, output) {
   const values = surface.values[output];
-  const most = Math.max(1e-300, ...values.flat().map(Math.abs));
+  const maxSize = Math.max(1e-300, ...values.flat().map(Math.abs));
   const ticks = (c) => surface.categories[c] ? { tickmode: "array", tickvals: surface.grids[c], ticktext: surface.categories[c].map((t) => plain(t, 12)) } : {};
   return {
-    data: [heat(surface.grids[1], surface.grids[0], values, most, { hovertemplate: "%{y:.4~g}, %{x:.4~g}<br>%{z:.4~g}<extra></extra>", xgap: 0, ygap: 0 })],
+    data: [heat(surface.grids[1], surface.grids[0], values, maxSize, { hovertemplate: "%{y:.4~g}, %{x:.4~g}<br>%{z:.4~g}<extra></extra>", xgap: 0, ygap: 0 })],
     layout: {
       height: 330, margin: { l: 56, r: 8, t: 10, b: 44 },
       xaxis: axis({ title: { text: plain(surface.columns[1], 40) }, ...ticks(1) }), yaxis: axis({ title: { text: plain(surface.columns[0], 40) }, ...ticks(0) }),
@@ -128,9 +128,9 @@ function surfaceChart(surface, output) {
 }
 
 /** A heat map around zero. */
-function heat(x, y, z, most, extra) {
+function heat(x, y, z, maxSize, extra) {
   return {
-    type: "heatmap", x, y, z, zmin: -most, zmax: most, xgap: 1, ygap: 1,
+    type: "heatmap", x, y, z, zmin: -maxSize, zmax: maxSize, xgap: 1, ygap: 1,
     colorscale: [[0, css("--warm")], [0.5, css("--sheet")], [1, css("--accent")]],
     colorbar: { thickness: 10, outlinewidth: 0, tickfont: { size: 11 }, len: 0.9, nticks: 5 }, ...extra,
   };

@@ -166,11 +166,11 @@ function drift() {
   const kinds = ["change", "before", "after"];
   const show = (k) => draw("drift-chart", () => {
     const z = d[kinds[k]];
-    const most = Math.max(1e-300, ...z.flat().map(Math.abs));
+    const maxSize = Math.max(1e-300, ...z.flat().map(Math.abs));
     const x = d.inputs.map((_, i) => i), y = d.units.map((_, i) => i);
     const narrow = window.innerWidth < 600;
     const text = z.map((row, i) => row.map((v, j) => `${plain(d.units[i], 40)}<br>reads ${plain(d.inputs[j], 40)}<br>${kinds[k]} ${figure(v, 3)}`));
-    return { data: [heat(x, y, z, most, { text, hoverinfo: "text" })], layout: {
+    return { data: [heat(x, y, z, maxSize, { text, hoverinfo: "text" })], layout: {
       height: 120 + 15 * y.length, margin: { l: 10, r: 8, t: 6, b: 40 },
       xaxis: axis({ tickmode: "array", tickvals: x, ticktext: d.inputs.map((n) => plain(n, 14)), tickangle: -45, showgrid: false, zeroline: false }),
       yaxis: axis({ tickmode: "array", tickvals: y, ticktext: d.units.map((n) => plain(n, narrow ? 14 : 24)), autorange: "reversed", tickfont: { size: 10.5 }, showgrid: false, zeroline: false }),
@@ -261,16 +261,16 @@ function row() {
     if (r.truth) aside.push(`row ${r.numbers[k]} has ${r.truth[k]}`);
     at("aside").replaceChildren(...aside.map((text) => make("div", text)));
     const found = parts(x, outputs).filter(([name, v]) => name !== "interaction" || Math.abs(v) > 1e-9 * Math.abs(outputs[output])).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
-    const most = found.slice(0, 14), rest = found.slice(14).reduce((sum, [, v]) => sum + v, 0);
-    if (found.length > 14) most.push([`${found.length - 14} others`, rest]);
+    const shown = found.slice(0, 14), rest = found.slice(14).reduce((sum, [, v]) => sum + v, 0);
+    if (found.length > 14) shown.push([`${found.length - 14} others`, rest]);
     let level = m.parts.base[output];
-    const steps = most.map(([, v]) => { const from = level; level += v; return from; });
+    const steps = shown.map(([, v]) => { const from = level; level += v; return from; });
     draw("row-chart", () => {
-      const { data: traces, layout } = bars(most.map(([name]) => name), most.map(([, v]) => v), { base: steps, colors: most.map(([, v]) => (v >= 0 ? css("--accent") : css("--warm"))) });
-      traces[0].hovertext = most.map(([name, v]) => `${plain(name, 60)}: ${v >= 0 ? "+" : "−"}${figure(Math.abs(v))}`);
+      const { data: traces, layout } = bars(shown.map(([name]) => name), shown.map(([, v]) => v), { base: steps, colors: shown.map(([, v]) => (v >= 0 ? css("--accent") : css("--warm"))) });
+      traces[0].hovertext = shown.map(([name, v]) => `${plain(name, 60)}: ${v >= 0 ? "+" : "−"}${figure(Math.abs(v))}`);
       const mark = (value, dash) => ({ type: "line", x0: value, x1: value, y0: 0, y1: 1, yref: "paper", line: { color: css("--soft"), width: 1, dash } });
-      const beside = window.innerWidth > 760 ? at("row-controls").offsetHeight - 120 : 0;
-      return { data: traces, layout: { ...layout, height: Math.max(layout.height, Math.min(beside, 700)), margin: { l: 10, r: 16, t: 6, b: 44 }, shapes: [mark(m.parts.base[output], "dot"), mark(outputs[output], "solid")], xaxis: axis({ title: { text: `from the mean prediction ${figure(m.parts.base[output])} to ${figure(outputs[output])}`, font: { size: 12 } } }) } };
+      const controlsHeight = window.innerWidth > 760 ? at("row-controls").offsetHeight - 120 : 0;
+      return { data: traces, layout: { ...layout, height: Math.max(layout.height, Math.min(controlsHeight, 700)), margin: { l: 10, r: 16, t: 6, b: 44 }, shapes: [mark(m.parts.base[output], "dot"), mark(outputs[output], "solid")], xaxis: axis({ title: { text: `from the mean prediction ${figure(m.parts.base[output])} to ${figure(outputs[output])}`, font: { size: 12 } } }) } };
     });
   }
 

@@ -48,7 +48,7 @@ def to_network(
         the bare Linear, activation, …, Linear of the same function, for use rather than for training; so does
         ``kw.fold(net)`` later
     dtype : of the parameters; the default of torch if None
-    tolerance : maximum by which any output may be off; None is 1e-3 of the size of the function's parts
+    tolerance : maximum error of any output; None is 1e-3 of the size of the function's parts
     box : (minimum, maximum), each a number or one per feature
 
     Returns

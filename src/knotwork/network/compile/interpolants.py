@@ -22,9 +22,9 @@ ENOUGH = 0.98
 class Curve:
     """A smooth activation.
 
-    slope, curvature : greatest |slope| and |curvature| anywhere
+    slope, curvature : maximum |slope| and |curvature| anywhere
     tail : a bound on the curvature at distance |z| from zero and beyond, None if there is no better one
-    slack : what the module may be off from its curve
+    slack : maximum difference of the module from its curve
     """
 
     module: nn.Module
@@ -76,7 +76,7 @@ def smooth_curve(module: nn.Module) -> Curve | None:
 
 
 def interpolate(curve: Curve, low: float, high: float, tolerance: float) -> Interpolant:
-    """Interpolate a curve on an interval with chords as long as the tolerance lets them be, from left to right.
+    """Interpolate a curve on an interval with chords as long as the tolerance allows, from left to right.
 
     >>> tanh = smooth_curve(nn.Tanh())
     >>> len(interpolate(tanh, -3.0, 3.0, 1e-2).knots) - 1, len(interpolate(tanh, -3.0, 3.0, 1e-4).knots) - 1

@@ -54,8 +54,8 @@ def lattice_units(function: LatticePWL | MaxSum, rule: Activation) -> Ideal:
     theta, groups, combine = groups_of(function)
     plan, steps = planned_steps(theta, groups, rule)
     layers, output = _ideal_layers(plan, steps, theta, rule)
-    # Maxima and minima hand errors on without enlarging them, so that every layer adds no more than those of a bend and
-    # of the line beside it.
+    # Maxima and minima pass errors on without enlarging them, so that every layer adds no more than those of a bend and
+    # of its line.
     gain = len(layers) * max(float(np.abs(combine).sum(axis=1).max()), np.finfo(float).tiny)
     gain *= (rule.error + rule.line_error) / rule.unit_error if rule.unit_error > 0 else 1.0
     hidden = tuple(IdealLayer(weight, bias, np.full(len(bias), gain)) for weight, bias in layers)

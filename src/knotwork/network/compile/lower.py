@@ -20,7 +20,7 @@ from knotwork.network.activations import Activation, Kind
 from knotwork.network.chain import Chain, Conversion, Layer
 from knotwork.network.compile.balance import balancing_scales
 
-# Of the size of a function's parts: what smooth activations may be off when no tolerance is given.
+# Default tolerance of smooth activations, as a share of the size of a function's parts.
 DEFAULT_TOLERANCE = 1e-3
 # Weights beyond which dense layers are refused: 4 GB in double precision.
 MAX_WEIGHTS = 500_000_000
@@ -31,7 +31,7 @@ class IdealLayer:
     """Units R(weight·before + bias), ``before`` being the features or the units of the layer before.
 
     weight : (H, in) dense or sparse; bias : (H,)
-    gain : (H,) an output is off by no more than a tolerance if every unit is off by no more than tolerance/gain
+    gain : (H,) an output's error is at most a tolerance if every unit's error is at most tolerance/gain
     """
 
     weight: Any

@@ -102,7 +102,7 @@ class _Merges:
 
 
 def _shared_partners(sets: list[list[int]], nodes: int) -> dict[int, int]:
-    """Match nodes that stand together in several sets, those in most sets first."""
+    """Match nodes that occur together in several sets, those in the largest number of sets first."""
     if len(sets) < 2:
         return {}
     columns = np.concatenate([np.asarray(s, dtype=np.int64) for s in sets])

@@ -34,7 +34,7 @@ class Bends:
 
 
 def activation_bends(activation: nn.Module) -> Bends:
-    """Return where an activation bends; refuse those that are curved."""
+    """Return where an activation bends; refuse activations that are not piecewise linear."""
     slope = 0.0
     if isinstance(activation, nn.LeakyReLU):
         slope = float(activation.negative_slope)
@@ -58,7 +58,7 @@ def from_network(net: nn.Module, box: Any, *, samples: int = 4096, random_state:
     Parameters
     ----------
     net : Sequential of Linear and ReLU, LeakyReLU, PReLU, ReLU6 or Hardtanh
-    box : (least, greatest), each a number or one per input
+    box : (minimum, maximum), each a number or one per input
     samples : points to find pieces with when there are more than two inputs
 
     Returns

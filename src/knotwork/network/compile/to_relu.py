@@ -1,9 +1,9 @@
 """to_relu: a network with smooth activations as a ReLU network, with a bound on what that changes.
 
 Every unit's curve is replaced by a piecewise-linear interpolant on the range that the unit really sees (interval
-arithmetic through the layers). A unit that is off by e moves an output by at most g·e, where g multiplies absolute
-weights and greatest slopes along the way; the tolerance is shared out so that the number of pieces, about Σ e^(−1/2),
-is least: e ∝ g^(−2/3).
+arithmetic through the layers). An error of e in a unit moves an output by at most g·e, where g multiplies absolute
+weights and maximum slopes along the way. The shares of the tolerance minimise the number of pieces, about Σ e^(−1/2):
+e ∝ g^(−2/3).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class ReluReport:
     """What ``to_relu`` made.
 
     network : Sequential of Linear and ReLU; its ``conversion`` has the bound and the box too
-    bound : most by which any output may differ from the smooth network's on the box, up to rounding
-    observed : most by which one does on the samples
+    bound : maximum difference of any output from the smooth network's on the box, up to rounding
+    observed : maximum difference on the samples
     pieces : pieces of all interpolants, of each layer; ReLU layers count none
     """
 
@@ -47,8 +47,8 @@ def to_relu(
     Parameters
     ----------
     net : Sequential of Linear and Sigmoid, Tanh, Softplus, GELU, SiLU or ReLU
-    box : (least, greatest), each a number or one per input
-    tolerance : most by which any output may change on the box
+    box : (minimum, maximum), each a number or one per input
+    tolerance : maximum change of any output on the box
     samples : points of the box on which the two networks are compared
 
     Examples
@@ -108,7 +108,7 @@ def to_relu(
 
 
 def _gains(maps: list[tuple[Floats, Floats]], curves: list[Curve | None]) -> list[Floats]:
-    """Most that an error of one in each unit of each layer may do to an output."""
+    """Maximum change of an output for an error of one in each unit of each layer."""
     after = np.abs(maps[-1][0])
     gains = [after.max(axis=0)]
     for (weight, _), curve in zip(reversed(maps[1:-1]), reversed(curves[1:]), strict=True):
@@ -118,9 +118,9 @@ def _gains(maps: list[tuple[Floats, Floats]], curves: list[Curve | None]) -> lis
 
 
 def _shares(gains: list[Floats], curves: list[Curve | None], tolerance: float) -> list[Floats]:
-    """Share a tolerance out over the units of curved layers: e ∝ g^(−2/3), Σ g·e = tolerance."""
+    """Share a tolerance out over the units of smooth layers: e ∝ g^(−2/3), Σ g·e = tolerance."""
     curved = [g for g, curve in zip(gains, curves, strict=True) if curve is not None]
-    # A unit that reaches no output may be off by anything; by the tolerance, then.
+    # A unit that reaches no output may have any error: it gets the tolerance.
     total = sum(float(np.cbrt(g).sum()) for g in curved)
     with np.errstate(divide="ignore"):
         return [np.minimum(tolerance / total * g ** (-2 / 3), 1e300) if total > 0 else g + tolerance for g in gains]

@@ -43,7 +43,7 @@ _Key = TypeVar("_Key")
 class Value:
     """An affine functional of the units of a layer, Σ weights[u]·U_u + constant.
 
-    gains : by (layer, unit), maximum by which it is off when that unit is off by one
+    gains : by (layer, unit), maximum error of the value when that unit's error is one
     """
 
     weights: dict[int, float] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def _minimum(kept: Value, bent: Value) -> Value:
     out = Value()
     out.add_weights(1.0, kept)
     out.add_weights(-1.0, bent)
-    # The error of a in both parts is the same, and the minimum of two numbers is off by no more than they are together:
+    # The error of a in both parts is the same, and the error of a minimum is at most the sum of its arguments' errors:
     # the gains of a − b cover both, those of the units that keep a come on top.
     out.gains = {key: max(kept.gains.get(key, 0.0), bent.gains.get(key, 0.0)) for key in {**kept.gains, **bent.gains}}
     return out
@@ -245,7 +245,7 @@ def _next_layer(
 
 
 def _ideal(layers: list[_Layer], sums: list[Value], features: int, size: float, *, bends: bool) -> Ideal:
-    """Write values as matrices. R and the line hand errors on without enlarging them; errors of units add up."""
+    """Write values as matrices. R and the line pass errors on without enlarging them; errors of units add up."""
     total = sum(len(layer.inputs) for layer in layers)
     hidden: list[IdealLayer] = []
     before = features

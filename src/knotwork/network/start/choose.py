@@ -31,19 +31,19 @@ from knotwork.spline.model import Hinge, Linear, Product, Spline
 from knotwork.spline.pair_test import interacting_features
 from knotwork.spline.result import SplineFit
 
-# Ridges of a start's coefficients, in standardised units: the smaller one holds steep functions, the larger one noisy
-# data. Held-out rows can tell which; without them the smaller one is taken.
+# Ridges of a start's coefficients, in standardised coordinates: the smaller one suits steep functions, the larger one
+# noisy data. Held-out rows decide; without them the smaller one is taken.
 RIDGES = (1e-3, 1e-2)
-# Ridges of logits, in the units of MarsClassifier, to be tried until held-out rows say no; without such rows the
-# second. More than a spline alone needs: training makes logits steeper where that pays, but takes long to flatten those
-# that are too sure.
+# Ridges of logits, as in MarsClassifier, tried until the held-out loss rises; without held-out rows the second. They
+# are larger than a spline alone needs: training makes logits steeper where that pays, but takes long to flatten
+# overconfident ones.
 CLASS_RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03)
-# Knots of a feature that a search for logits chooses from: labels do not tell more of them apart.
+# Knots of a feature that a search for logits chooses from: labels do not distinguish more of them.
 CLASS_KNOTS = 63
-# What a knot costs in the GCV of logits without interactions: more than usual for two classes, which lines, that cost
-# nothing, often tell apart as well; nothing for more classes, because the ridge keeps terms too many from doing harm.
+# What a knot costs in the GCV of logits without interactions. For two classes it is more than usual: lines cost nothing
+# and often separate the classes as well. For more classes it is nothing: the ridge keeps superfluous terms harmless.
 TWO_CLASS_PENALTY, MORE_CLASS_PENALTY = 6.0, 0.0
-# Share of the log-loss that a step towards the best logits must promise: what is left of it, training finds on its way.
+# Tolerance of the logits: the share of the log-loss that a Newton step must promise. Training finds what is left.
 CLASS_TOLERANCE = 1e-2
 # Minimum gain in R² for which the search goes on: a network has room for terms that add little.
 THRESHOLD = 1e-4
@@ -51,8 +51,8 @@ THRESHOLD = 1e-4
 MIN_TERMS = 21
 # Terms of a start with interactions, and knots of a feature to choose from: more of them cost more than they gain.
 PAIR_TERMS, PAIR_KNOTS = 31, 31
-# Fewer rows make up interactions that are not there: on five tables of 200 to 400 rows a spline that may have them was
-# worse on other rows in three splits of five.
+# Fewer rows show interactions that are not there: on five tables of 200 to 400 rows a spline with interactions was
+# worse on held-out rows in three splits of five.
 MIN_PAIR_ROWS = 400
 # Features among which all interactions are searched for, besides those of features that a test points at.
 MAX_SEARCHED = 30
@@ -127,7 +127,7 @@ def _degrees(task: StartTask, options: StartOptions) -> tuple[int, ...]:
 
 
 def _first_best(splines: Iterable[Spline], task: StartTask) -> tuple[Spline, float]:
-    """Take splines while the held-out rows gain by it; return the last that they gain by, and its cost."""
+    """Take splines while their held-out loss falls; return the last that lowers it, and its loss."""
     best: tuple[Spline, float] | None = None
     for spline in splines:
         cost = _cost(spline, task)
@@ -193,7 +193,7 @@ def fit_spline_to_width(task: StartTask, options: FitOptions) -> Spline:
 
 
 def start_terms(rows: int, features: int, degree: int) -> int:
-    """Maximum terms of a start's search, with the intercept.
+    """Maximum number of terms of a start's search, with the intercept.
 
     As for a spline alone, but no more than a tenth of the rows, and fewer with interactions: training finds the rest,
     and sooner than the search would.
@@ -201,15 +201,15 @@ def start_terms(rows: int, features: int, degree: int) -> int:
     >>> start_terms(200, 5, degree=1), start_terms(10_000, 5, degree=1), start_terms(10_000, 100, degree=2)
     (21, 21, 31)
     """
-    maximum = default_max_terms(features, degree) if degree == 1 else PAIR_TERMS
-    return min(maximum, max(MIN_TERMS, rows // 10 + 1))
+    max_terms = default_max_terms(features, degree) if degree == 1 else PAIR_TERMS
+    return min(max_terms, max(MIN_TERMS, rows // 10 + 1))
 
 
 def fit_classes_to_width(task: StartTask, options: FitOptions, ridges: Sequence[float]) -> Iterator[Spline]:
     """Fit logits with as many terms as the hidden layers can hold: the same ones with each ridge.
 
-    A line in every feature is among them if there is room, so that the logits are those of a logistic regression at
-    least. One output is the log-odds of the second of two classes; two outputs share them.
+    A line in every feature is among them if there is room, so that the logits include those of a logistic regression.
+    One output is the log-odds of the second of two classes; two outputs share them.
     """
     X, codes, classes = task.rows.X, task.rows.y, max(2, task.outputs)
     options = replace(options, max_knots=CLASS_KNOTS)
@@ -239,10 +239,10 @@ def two_logits(spline: Spline) -> Spline:
 
 
 def class_start_terms(rows_of: Sequence[int], features: int, degree: int) -> int:
-    """Maximum terms of a search for a start's logits, by the rows of each class.
+    """Maximum number of terms of a search for a start's logits, by the rows of each class.
 
     As for a spline alone, or twice as many with interactions or for more than two classes, which need not go by the
-    same terms; but no more than a sixth of the rows outside the largest class: they are what there is to learn from.
+    same terms; but no more than a sixth of the rows outside the majority class: the search learns from those rows.
 
     >>> class_start_terms([100, 100], 5, degree=1), class_start_terms([500, 500], 64, degree=1)
     (21, 84)
@@ -306,10 +306,10 @@ def _narrowed(
     best: SplineFit | None = None
     for degree in range(min(options.max_degree, len(task.widths)), 0, -1):
         room = _room(task, degree)
-        maximum = min(room[0] + 1, options.max_terms or default(degree))
+        max_terms = min(room[0] + 1, options.max_terms or default(degree))
         narrowed = False
-        while maximum >= 2:
-            found = fit(replace(options, max_terms=maximum, max_degree=degree))
+        while max_terms >= 2:
+            found = fit(replace(options, max_terms=max_terms, max_degree=degree))
             # A term of k hinges takes no more than 2·k units of a layer (a linear one takes two).
             units = [2 * sum(len(term.features) for term in found.spline.terms)] * degree
             if max(units) > min(room):
@@ -320,7 +320,7 @@ def _narrowed(
                     best = found
                 break
             narrowed = True
-            maximum -= max(1, excess // (2 * len(units)))
+            max_terms -= max(1, excess // (2 * len(units)))
         if not narrowed:
             break
     if best is None:
@@ -329,11 +329,11 @@ def _narrowed(
 
 
 def ridge_refits(spline: Spline, task: StartTask, ridges: Sequence[float]) -> list[Spline]:
-    """Fit the coefficients again with each ridge on them, in standardised units; knots and terms stay."""
+    """Fit the coefficients again with each ridge on them, in standardised coordinates; knots and terms stay."""
     if not spline.terms or not any(ridges):
         return [spline] * len(ridges)
     c, rows = task.coordinates, task.rows
-    # What a term is in standardised units: itself over the scale of its first feature, or of all of a product's.
+    # A term in standardised coordinates is itself over the scale of its first feature, or of all of a product's.
     features = [t.features if isinstance(t, Product) else t.features[:1] for t in spline.terms]
     unit = np.array([prod(c.x_scale[f] for f in own) for own in features])
     basis = spline.basis(rows.X) / unit

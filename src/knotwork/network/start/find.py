@@ -1,4 +1,4 @@
-"""Which layers of somebody's module can hold a spline, and which module of a larger network is meant."""
+"""Which layers of a user's module can hold a spline, and which module of a larger network is meant."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """init_head_: start the fully connected head of a larger network from a spline of the features that enter it.
 
-The spline sees linear scores of all features (:mod:`knotwork.spline.scores`) and the most telling features themselves
-(:mod:`knotwork.spline.screening`). A score is a linear map of the features, so a hinge of one is still a unit: the
-map is multiplied into the first layer.
+The spline sees linear scores of all features (:mod:`knotwork.spline.scores`) and the most informative features
+themselves (:mod:`knotwork.spline.screening`). A score is a linear map of the features, so a hinge of one is still a
+unit: the map is multiplied into the first layer.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from knotwork.spline.model import Spline
 from knotwork.spline.scores import fit_scores
 from knotwork.spline.screening import strongest_features
 
-# Features of which linear scores are made, the most telling ones: their Gram matrix is decomposed.
+# Maximum number of features in linear scores, the most informative ones: their Gram matrix is decomposed.
 MAX_SCORED = 2048
 LINEAR_NOTE = (
     "the head is a single Linear, so its start is linear: hinges need a hidden layer, which hidden=(128,) would make"
@@ -77,7 +77,7 @@ class HeadReport:
     task, classes : as in the report of ``init_``
     rows : that the spline was fitted to
     features : that enter the head
-    screened : features that the search looked at, beside the scores of all
+    screened : features that the search looked at, in addition to the scores of all
     used : features with terms of their own
     feature_seconds, fit_seconds : time to run the network on the data, and for the rest
     note : what was left out, and why; empty if nothing was
@@ -132,14 +132,15 @@ def init_head_(
         (Dropout, Flatten and Identity may stand anywhere). It must be fed (rows, features) once in each run
     data : (X, y), inputs of the model and targets of the head, or a DataLoader that yields such pairs. Classes are
         numbers from 0 or text
-    task : "regression", "classification" (the outputs become logits; one output tells two classes apart) or "auto", as
-        in ``init_``; where ``hidden`` makes new outputs whole numbers are classes
+    task : "regression", "classification" (the outputs become logits; one output distinguishes two classes) or "auto",
+        as in ``init_``; where ``hidden`` makes new outputs whole numbers are classes
     hidden : widths of hidden layers: the head, whatever it is, is replaced by Linear and ReLU layers of these widths
     outputs : of the new head; None is one per class or column of y
-    max_features : most features, the most telling ones, that the search looks at beside the scores of all
-    max_rows : most rows to fit to; of more, as many are chosen at random, the same ones each time
+    max_features : maximum number of features that the search looks at in addition to the scores of all; it takes the
+        most informative ones
+    max_rows : maximum number of rows to fit to; of more, as many are chosen at random, the same ones each time
     penalty : cost of a knot in the search; None is 2 (3 with interactions) or, with d features, 2·ln d − 2 if that is
-        more, since the best of many features is a good one by chance
+        more, since the best of many features looks good by chance
     fill, max_terms, max_degree, threshold, ridge, random_state, n_jobs : as in ``init_``
     batch_size : rows in a run of the model if data is (X, y)
     verbose : 1 shows a progress bar
@@ -240,7 +241,7 @@ def _fit(
     widths: tuple[int, ...],
     max_features: int,
 ) -> tuple[Spline, Projection]:
-    """Fit scores, then a spline of them (linear without a hidden layer) and of the features that add most to them."""
+    """Fit scores, then a spline of them and of the features that add most to them; linear without a hidden layer."""
     y = target.values
     if target.classes is not None:
         y = indicators(target.values, np.bincount(target.values, minlength=len(target.classes)) / len(X))

@@ -1,4 +1,4 @@
-"""init_: set the weights of somebody's own network, in place, to those of a spline of the data."""
+"""init_: set the weights of a user's own network, in place, to those of a spline of the data."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from knotwork.spline.model import Spline
 
 # Rows on which the module is run to see that it computes the spline.
 CHECKED_ROWS = 1024
-# Ratio of the features' deviations, or of a mean to its deviation, that training will suffer from.
+# Ratio of the features' stds, or of a mean to its std, above which training is slow.
 WILD = 1e3
 
 
@@ -77,11 +77,11 @@ def init_(
         ``forward``); Dropout, Flatten and Identity may stand anywhere, a ``Scaling`` at the ends. dtype, device and
         everything else about it stay as they are
     X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them; for classes (N,) labels
-    task : "regression", "classification" (the outputs become logits; one output tells two classes apart) or "auto":
+    task : "regression", "classification" (the outputs become logits; one output distinguishes two classes) or "auto":
         classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
     fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; a ridge of
         None is 1e-3 for numbers and 1 for classes
-    max_degree : most features in a term; each degree takes a hidden layer
+    max_degree : maximum number of features in a term; each degree takes a hidden layer
 
     Returns
     -------
@@ -134,7 +134,7 @@ def start_task_of(
     sample: Sample, target: Target, outputs: int, names: tuple[str, ...], widths: tuple[int, ...], rule: Activation,
     *, weighted: bool = False,
 ) -> StartTask:  # fmt: skip
-    """Say what a start for a network of somebody's own is fitted to; no rows are held out from it."""
+    """Return what a start for a user's own network is fitted to; no rows are held out from it."""
     loss = SquaredError() if target.classes is None else LogLoss(outputs)
     coordinates = loss.coordinates(sample.X, sample.y, sample.weight)
     return StartTask(sample, None, weighted, names, widths, rule, coordinates, loss)
@@ -149,7 +149,7 @@ def require_options(
     fill: str, max_terms: int | None, max_degree: int, penalty: float | None, threshold: float | None,
     ridge: float | None,
 ) -> None:  # fmt: skip
-    """Refuse options of a start that cannot be."""
+    """Refuse options of a start that are out of range."""
     for fine, text, got in (
         (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
         (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
@@ -241,7 +241,7 @@ def _warn_of_scales(coordinates: Coordinates) -> None:
     scale, centre = coordinates.x_scale, np.abs(coordinates.x_centre)
     if scale.max() > WILD * scale.min() or (centre > WILD * scale).any():
         warnings.warn(
-            f"the features' deviations run from {scale.min():.3g} to {scale.max():.3g} and their means to "
+            f"the features' stds run from {scale.min():.3g} to {scale.max():.3g} and their means to "
             f"{centre.max():.3g}: the start is right, but training will be slow; standardise X first",
             ScaleWarning,
             stacklevel=3,

@@ -1,6 +1,6 @@
 """The loop of training, which keeps what the start knows.
 
-Networks are trained in standardised coordinates, so that the units of the data do not matter. The learning rate warms
+Networks are trained in standardised coordinates, so that units of measurement do not matter. The learning rate warms
 up slowly, because a few full-size steps destroy a converted start. An epoch after which the validation rows are
 predicted clearly worse than before may be undone, and the rate halved: whatever a start knows, it then loses no more
 than a few percent of it. Epoch 0 is a checkpoint like any other: on the validation rows the result is never worse than
@@ -33,11 +33,11 @@ class TrainOptions:
     """How to train.
 
     learning_rate : peak of the schedule: a linear warm-up over the first ``warmup`` of the steps, then a half cosine
-    l1 : weight of Σ|weights|, in units of the (standardised) loss; dropout : share of hidden units left out
+    l1 : weight of Σ|weights|, on the scale of the standardised loss; dropout : share of hidden units left out
     patience : epochs without a better validation loss after which training ends; None is never
     setback : an epoch that leaves the validation loss this share above the best is undone, and the rate halved from
-        there on; None is never. For validation rows that the start has not seen: others it predicts too well
-    clip : greatest norm of a gradient
+        there on; None is never. Use validation rows that the start has not seen: it predicts the others too well
+    clip : maximum norm of a gradient
     average : epochs over which the weights are averaged (exponentially, less at first); the average is the result
     """
 

@@ -22,7 +22,7 @@ from knotwork.data.coordinates import Coordinates
 class SquaredError:
     """Mean squared error of responses (N, p), which are standardised for training.
 
-    least_step : gradient at which a step of Adam is half of its full size; smaller ones make smaller steps
+    adam_epsilon : gradient at which a step of Adam is half of its full size; smaller ones make smaller steps
     """
 
     adam_epsilon: ClassVar[float] = 1e-8
@@ -48,13 +48,13 @@ class SquaredError:
 
 @dataclass(frozen=True)
 class LogLoss:
-    """Cross-entropy of classes, codes (N,) from 0, in nats; outputs are logits and stay in their own units.
+    """Cross-entropy of classes, codes (N,) from 0, in nats; outputs are logits and stay as they are.
 
     outputs : 1 for two classes (the log-odds of the second), else one per class
     smoothing : share of a label that training spreads over all classes; the reported loss has none
     """
 
-    # Rows that are told apart already have gradients of next to nothing; Adam would make full steps of them.
+    # Rows that are already classified correctly have almost no gradient; Adam would make full steps of them.
     adam_epsilon: ClassVar[float] = 1e-3
 
     outputs: int
@@ -80,7 +80,7 @@ class LogLoss:
         return functional.binary_cross_entropy_with_logits(output[:, 0], share, reduction="none")
 
     def coordinates(self, X: Floats, y: NDArray[np.intp], weight: Floats) -> Coordinates:
-        """Return the coordinates to train in: those of a response of mean 0 and deviation 1."""
+        """Return the coordinates to train in: those of a response of mean 0 and std 1."""
         return Coordinates.of(X, np.zeros((len(X), self.outputs)), weight)
 
     def targets(self, y: NDArray[np.intp], coordinates: Coordinates) -> NDArray[np.int64]:

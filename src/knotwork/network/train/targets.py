@@ -77,7 +77,7 @@ def _read_classes(labels: NDArray[Any], outputs: int) -> Target:
         return Target("classification", labels.astype(np.intp), tuple(range(room)))
     if len(present) != room:
         raise NetworkError(
-            f"a network with {outputs} output{'s' * (outputs > 1)} tells {room} classes apart, y has {len(present)}; "
+            f"a network with {outputs} output{'s' * (outputs > 1)} distinguishes {room} classes, y has {len(present)}; "
             f"give its last layer {len(present) if len(present) != 2 else '1 or 2'} outputs"
         )
     return Target("classification", np.searchsorted(present, labels).astype(np.intp), tuple(present.tolist()))

@@ -64,14 +64,14 @@ def train(
 
     Parameters
     ----------
-    net : module that maps (N, d) to (N, p): responses, or logits of p classes; one logit tells two classes apart
+    net : module that maps (N, d) to (N, p): responses, or logits of p classes; one logit distinguishes two classes
     X, y : (N, d) and (N,) or (N, p); for classes (N,) labels
     task : "regression", "classification" or "auto". "auto" takes text and booleans for classes, whole numbers too if
         there are several outputs or only 0 and 1 occur. Numbers from 0 to p − 1 name the outputs, other labels go to
         them in sorted order
     validation : share of the rows to validate on, or (X, y) of its own; the weights of the best epoch are kept, those
         that the network came with among them
-    setback : as there, but None unless you ask for it: only rows that the start has not seen can tell a setback
+    setback : as there, but None by default: only rows that the start has not seen can show a setback
     standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
         ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
 

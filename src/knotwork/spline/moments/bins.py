@@ -28,8 +28,8 @@ def padded(knots: Floats, size: int) -> Floats:
 def padded_rows(knots: Floats, offsets: NDArray[np.int64]) -> list[Floats]:
     """Return the knots of each feature of a grid, padded alike."""
     edges = offsets.tolist()
-    maximum = max(b - a for a, b in pairwise(edges)) - 1
-    return [padded(knots[a + 1 : b], maximum) for a, b in pairwise(edges)]
+    max_knots = max(b - a for a, b in pairwise(edges)) - 1
+    return [padded(knots[a + 1 : b], max_knots) for a, b in pairwise(edges)]
 
 
 @compiled

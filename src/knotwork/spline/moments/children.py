@@ -6,7 +6,7 @@ With b ≥ 0 a parent and x a feature, the children at a knot t are
 
 so that their products with a column v are suffix sums over bins of x and of x − b, and prefix sums over bins of x and
 of x + b. Children that are products, b·(x − t)₊, need the bins of x alone. Rows where the parent is zero are never
-looked at, nor are those where v is zero. Features are scaled under the minimum, so that b and x are comparable.
+looked at, nor are those where v is zero. Features are scaled in a minimum, so that b and x are comparable.
 
 A thread sums all rows of some (parent, feature) pairs, so the result does not depend on the number of threads.
 """
@@ -50,9 +50,9 @@ def _sum_products(  # type: ignore[no-untyped-def]
     out : (parents, ·, 2, C), zero before
     """
     d = len(columns)
-    maximum = tables.size // (GROUP * (d + 1) * 6)
-    width = 3 * maximum  # of the tables of a feature, in pairs of sums
-    lower, upper, mask, byte = np.uint32(maximum), np.uint32(2 * maximum), np.uint32(255), np.uint32(8)
+    max_bins = tables.size // (GROUP * (d + 1) * 6)
+    width = 3 * max_bins  # of the tables of a feature, in pairs of sums
+    lower, upper, mask, byte = np.uint32(max_bins), np.uint32(2 * max_bins), np.uint32(255), np.uint32(8)
     one, two = np.uint64(1), np.uint64(2)
     own, found, touched = np.empty(d, np.int64), np.empty(GROUP, np.int64), np.empty(GROUP, np.int64)
     for job in range(len(jobs)):
@@ -180,7 +180,7 @@ class CpuChildren:
     def _open(self, slot: int, parent: Hinges, used: NDArray[np.bool_], mass: Floats, norms: Floats) -> None:
         table = TermTable.of([parent], self._slopes, self._product)
         if not self._product:
-            # Beside another hinge a lone hinge has its slope too.
+            # A hinge that is combined with another one takes its slope, even if the parent is a single hinge.
             table = replace(table, slope=self._slopes[table.feature])
         self._parents.add(slot, self._columns, table, used)
         rows, value, bins = self._parents.rows_of(slot)
@@ -222,13 +222,13 @@ class CpuChildren:
         for start, rows in span.batches(first):
             self._add_products(slots, span.values, rows, start - first, out)
         ones = self._parents.ones[slots]
-        for (m, factor, others), shift in zip(span.joined, span.shift, strict=True):
+        for (m, factor, partner), shift in zip(span.joined, span.shift, strict=True):
             if m >= first:
                 own = out[:, m - first]
                 own *= factor
                 own += shift * ones
-                if others >= 0:
-                    own += out[:, others - first]
+                if partner >= 0:
+                    own += out[:, partner - first]
         return out
 
     def _add_products(

@@ -295,8 +295,8 @@ class CpuRows:
     def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> CpuChildren:
         """Return the sums behind interactions, for so many parents at a time.
 
-        grid : their knots; slopes : (d,) of the hinges under the minimum
-        least_mass : observations on either side of its knot below which a child need not be summed
+        grid : their knots; slopes : (d,) of the hinges in a minimum
+        min_mass : observations on either side of its knot below which a child need not be summed
         """
         return CpuChildren(
             self._columns, self._y, self._weights, grid, slopes, product, slots, min_mass, self._workers

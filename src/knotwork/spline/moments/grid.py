@@ -35,5 +35,5 @@ class CandidateGrid:
 
     @property
     def max_bins(self) -> int:
-        """Bins of the feature with most knots."""
+        """Number of bins of the feature with the most knots."""
         return int(np.diff(self.offsets).max())

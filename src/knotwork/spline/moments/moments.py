@@ -67,7 +67,7 @@ class TermTable:
     start : (M + 1,)
     feature, knot, sign : (H,) x for sign 0, (x − t)₊ for +1, (t − x)₊ for −1
     slope : (H,) factor of each hinge; 1 except in a minimum
-    product : whether hinges of a term are multiplied; else the least of them counts
+    product : whether hinges of a term are multiplied; else the term is their minimum
     """
 
     start: NDArray[np.int64]
@@ -176,8 +176,8 @@ class RowSums(Protocol):
     def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> ChildSums:
         """Return the sums behind interactions, for so many parents at a time.
 
-        grid : their knots; slopes : (d,) of the hinges under the minimum
-        least_mass : observations on either side of its knot below which a child need not be summed
+        grid : their knots; slopes : (d,) of the hinges in a minimum
+        min_mass : observations on either side of its knot below which a child need not be summed
         """
         ...
 

@@ -20,11 +20,11 @@ class SpanValues:
     """Values of the columns of a span, times the weights if there are any: rows of ``values``.
 
     A feature itself is nowhere zero, and to sum over every row is slow, so a hinge stands in for it:
-    x = t − (t − x)₊ + (x − t)₊ where (x − t)₊ is the next column, else x = t + (x − t)₊ with t its least value.
+    x = t − (t − x)₊ + (x − t)₊ where (x − t)₊ is the next column, else x = t + (x − t)₊ with t its minimum.
     The intercept, the first column, has no values: its products are known.
 
-    joined, shift : columns that are not what they seem: (column, factor, next or -1) and what the products with 1 are
-        taken by; the product is factor · (what was summed) + that of the next column + shift · (that of 1)
+    joined, shift : columns that another one stands in for: (column, factor, partner or -1), and the factor of the
+        product with 1; the product is factor · (the sum) + that of the partner, the next column + shift · (that of 1)
     """
 
     def __init__(self, columns: Floats, weights: Floats) -> None:
@@ -76,8 +76,8 @@ class SpanValues:
             rows[:1] -= start == 0
             yield start, rows
 
-    def _join(self, factor: int, others: int, shift: float) -> None:
-        self.joined.append((len(self), factor, others))
+    def _join(self, factor: int, partner: int, shift: float) -> None:
+        self.joined.append((len(self), factor, partner))
         self.shift.append(shift)
 
     def _evaluate(self, first: int, last: int, row: int) -> None:
