@@ -13,7 +13,7 @@ from torch import nn
 
 import knotwork as kw
 from knotwork import Hinge, Linear, Spline, export
-from knotwork.errors import DataError, NetworkError
+from knotwork.errors import DataError, NetworkError, ScaleWarning
 from knotwork.network.activations import NAMES
 
 
@@ -152,3 +152,12 @@ def test_an_unknown_dtype_or_folder(tmp_path):
         kw.export_onnx(spline, tmp_path / "s.onnx", dtype="float16")
     with pytest.raises(DataError, match="must exist"):
         kw.export_onnx(spline, tmp_path / "none" / "s.onnx")
+
+
+def test_columns_that_the_precision_of_the_file_cannot_tell_apart_are_named(tmp_path):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=300), 1.7e9 + 3600 * rng.uniform(size=300)])
+    model = kw.MarsRegressor().fit(X, np.abs(X[:, 1] - 1.7e9 - 1800))
+    with pytest.warns(ScaleWarning, match=r"float32 round column 'x1'.*dtype='float64'"):
+        kw.export_onnx(model, tmp_path / "single.onnx")
+    kw.export_onnx(model, tmp_path / "double.onnx", dtype="float64")

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,7 @@ from torch import nn
 from knotwork import __version__
 from knotwork.arrays import Floats
 from knotwork.atomic import atomic_file
-from knotwork.errors import MissingPackage, NetworkError
+from knotwork.errors import MissingPackage, NetworkError, ScaleWarning
 from knotwork.network.chain import Chain, build, read_chain
 from knotwork.network.compile.convert import resolve_network, to_network
 from knotwork.network.onnx_nodes import Nodes
@@ -39,6 +40,9 @@ IR_VERSION = 8
 ROWS = 512
 # Rounding error that a file may have, for each layer, as a share of the size of the network's parts.
 ROUNDING = {"float32": 1e-6, "float64": 1e-12}
+
+# Share of a column's std that rounding its rows to the file's precision may move them.
+MAX_ROUNDING = 1e-3
 
 Precision = Literal["float32", "float64"]
 
@@ -208,7 +212,24 @@ def _check(subject: _Subject, dtype: Precision, path: Path, run: Callable[[NDArr
             f"rounding explains {allowed[worst].max():.3g}, and was not written; "
             f"{'try float64' if dtype == 'float32' else 'please report it'}"
         )
+    _warn_of_rounded_rows(subject, dtype)
     return Exported(path, subject.inputs, subject.outputs, len(rows), float(difference.max()))
+
+
+def _warn_of_rounded_rows(subject: _Subject, dtype: Precision) -> None:
+    """Say which columns lie so far from zero that rows of this precision no longer tell their values apart."""
+    c = subject.chain.scaling
+    if c is None:
+        return
+    lost = np.abs(c.x_centre) * float(np.finfo(dtype).eps) / c.x_scale  # in stds
+    if lost.max() > MAX_ROUNDING:
+        names = subject.about.get("feature_names", [f"x{k}" for k in range(subject.inputs)])
+        warnings.warn(
+            f"rows of {dtype} round column {names[int(lost.argmax())]!r}, which lies far from zero, by {lost.max():.2g} "
+            f"of its std, and the predictions with it; export with dtype='float64'",
+            ScaleWarning,
+            stacklevel=4,
+        )
 
 
 def _rows_around_the_kinks(subject: _Subject) -> Floats:

@@ -36,8 +36,8 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
 
     Parameters
     ----------
-    model : Spline, LatticePWL, MaxSum, a fitted estimator of knotwork, or nn.Sequential of Linear, Dropout, Identity,
-        Flatten and the activations that a spline can be converted to
+    model : Spline, LatticePWL, MaxSum, a fitted estimator of knotwork, or nn.Sequential of Linear, Scaling, Dropout,
+        Identity, Flatten and the activations that a network of knotwork may have
     path : folder; it gets ``model.json`` and ``model.safetensors``
 
     Examples

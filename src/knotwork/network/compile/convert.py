@@ -33,20 +33,21 @@ def to_network(
     tolerance: float | None = None,
     box: ArrayLike | None = None,
 ) -> nn.Sequential:
-    """Write what a model computes as a plain ``nn.Sequential`` of Linear and activation.
+    """Write what a model computes as an ``nn.Sequential`` of Linear and activation, with fixed scaling at both ends.
 
     Parameters
     ----------
     model : Spline, LatticePWL, MaxSum, a fitted estimator of knotwork, anything that ``as_pwl`` takes, a ``Pipeline``
-        that scales, one-hot encodes or chooses columns in front of one of these, or a ``TransformedTargetRegressor``
-        around one
+        that scales, one-hot encodes or chooses columns in front of an estimator of knotwork, or a
+        ``TransformedTargetRegressor`` around one of these
     activation : "relu", "leaky_relu", "prelu" (exact), "softplus", "silu", "gelu", "elu" (within ``tolerance``),
         "relu6", "hardtanh" (exact on ``box``), or a module of those. None is that of the model's trained network, and
         "relu" for models without one. A trained network keeps its own
     fold : False puts fixed scaling at both ends, a ``Scaling`` of the features and one of the responses: the network
         takes raw rows, gives raw responses, and what lies between is trained in standardised coordinates. True gives
         the bare Linear, activation, …, Linear of the same function, for use rather than for training; so does
-        ``kw.fold(net)`` later
+        ``kw.fold(net)`` later. The scaling is by the training rows where the model remembers them; a bare Spline is
+        scaled by its knots, which is a guess: convert the estimator to train on from there
     dtype : of the parameters; the default of torch if None
     tolerance : maximum error of any output; None is 1e-3 of the size of the function's parts
     box : (minimum, maximum), each a number or one per feature

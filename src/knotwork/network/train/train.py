@@ -72,8 +72,9 @@ def train(
     validation : share of the rows to validate on, or (X, y) of its own; the weights of the best epoch are kept, those
         that the network came with among them
     setback : as there, but None by default: only rows that the start has not seen can show a setback
-    standardise : train in standardised coordinates and fold them into the first and last Linear afterwards. Needs a
-        ``Sequential`` that begins and ends with a Linear; other networks are trained as they are
+    standardise : train in standardised coordinates. A ``Sequential`` is trained between the Scalings at its ends; at an
+        end without one, its first or last Linear is rewritten for the training rows' means and stds, and back
+        afterwards. Other networks are trained as they are
 
     Returns
     -------
