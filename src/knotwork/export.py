@@ -225,8 +225,8 @@ def _warn_of_rounded_rows(subject: _Subject, dtype: Precision) -> None:
     if lost.max() > MAX_ROUNDING:
         names = subject.about.get("feature_names", [f"x{k}" for k in range(subject.inputs)])
         warnings.warn(
-            f"rows of {dtype} round column {names[int(lost.argmax())]!r}, which lies far from zero, by {lost.max():.2g} "
-            f"of its std, and the predictions with it; export with dtype='float64'",
+            f"rows of {dtype} round column {names[int(lost.argmax())]!r}, which lies far from zero, by "
+            f"{lost.max():.2g} of its std, and the predictions with it; export with dtype='float64'",
             ScaleWarning,
             stacklevel=4,
         )
