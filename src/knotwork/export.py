@@ -30,8 +30,8 @@ from knotwork import __version__
 from knotwork.arrays import Floats
 from knotwork.atomic import atomic_file
 from knotwork.errors import MissingPackage, NetworkError, ScaleWarning
-from knotwork.network.chain import Chain, build, read_chain
-from knotwork.network.compile.convert import resolve_network, to_network
+from knotwork.network.chain import Chain, build
+from knotwork.network.compile.convert import model_chain, resolve_network
 from knotwork.network.onnx_nodes import Nodes
 from knotwork.network.resolve import Resolved
 
@@ -167,10 +167,8 @@ def _subject(model: Any) -> _Subject:
     parts = resolve_network(model)
     output = "prediction" if parts.classes is None else "decision"
     output = output if parts.link == "identity" else f"{parts.link}_{output}"
-    if parts.network is not None and parts.estimator is None:
-        chain = parts.network
-    else:
-        chain = read_chain(to_network(model, dtype=torch.float64))
+    bare = parts.network if parts.estimator is None else None
+    chain = model_chain(parts) if bare is None else bare
     # Where there is a function, its own evaluation judges the layers: the independent way.
     return _Subject(chain, parts, _about(parts, model), output)
 

@@ -7,11 +7,12 @@ is the same with ``c.inverse``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.steps import Inputs
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,16 @@ class Coordinates:
         return Coordinates(
             -self.x_centre / self.x_scale, 1 / self.x_scale, -self.y_centre / self.y_scale, 1 / self.y_scale
         )
+
+    def of_inputs(self, inputs: Inputs) -> Coordinates:
+        """Return the coordinates of a table's features that a model's features are made of."""
+        x_centre, x_scale = inputs.units(self.x_centre, self.x_scale)
+        return replace(self, x_centre=x_centre, x_scale=x_scale)
+
+    def with_outputs(self, gain: Floats, shift: Floats) -> Coordinates:
+        """Return the coordinates of the responses gain·y + shift, (p,) each."""
+        common = float(np.sqrt(np.mean(np.square(gain))))
+        return replace(self, y_centre=self.y_centre * gain + shift, y_scale=self.y_scale * common)
 
     def relative_to(self, other: Coordinates) -> Coordinates:
         """Return r with r.features(other.features(X)) = self.features(X), and likewise for responses.

@@ -105,7 +105,9 @@ def read_model(model: Any) -> Subject:
     parts = resolve(model)
     network = parts.network
     if network is None and parts.spline is None:
-        network = _chain_of(model)  # exact, and what a network has can be looked at
+        from knotwork.network.compile.convert import model_chain
+
+        network = model_chain(parts)  # exact, and what a network has can be looked at
     encoder = parts.encoder
     if encoder is None:
         assert network is not None
@@ -127,15 +129,6 @@ def read_model(model: Any) -> Subject:
         table=encoder,
         parts=parts,
     )
-
-
-def _chain_of(model: Any) -> Chain:
-    import torch
-
-    from knotwork.network.chain import read_chain
-    from knotwork.network.compile.convert import to_network
-
-    return read_chain(to_network(model, dtype=torch.float64))
 
 
 def _output_names(count: int, classes: Sequence[Any] | None, link: str) -> tuple[str, ...]:

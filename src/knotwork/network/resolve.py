@@ -305,7 +305,7 @@ def _is_fitted(step: Any) -> bool:
 def _of_inputs(parts: Resolved, encoder: TableEncoder, inputs: Inputs) -> Resolved:
     """Return the parts as functions of the features of a table in front of the model's."""
     names = encoder.feature_names
-    coordinates = None if parts.coordinates is None else _coordinates_of_inputs(parts.coordinates, inputs)
+    coordinates = None if parts.coordinates is None else parts.coordinates.of_inputs(inputs)
     moved = replace(
         parts,
         encoder=encoder,
@@ -322,11 +322,6 @@ def _of_inputs(parts: Resolved, encoder: TableEncoder, inputs: Inputs) -> Resolv
     return replace(moved, network=chain_of_inputs(parts.network, inputs), start=start)
 
 
-def _coordinates_of_inputs(c: Coordinates, inputs: Inputs) -> Coordinates:
-    x_centre, x_scale = inputs.units(c.x_centre, c.x_scale)
-    return replace(c, x_centre=x_centre, x_scale=x_scale)
-
-
 def _fit_of_inputs(fit: Any, inputs: Inputs, names: tuple[str, ...]) -> Any:
     if fit is None:
         return None
@@ -334,7 +329,7 @@ def _fit_of_inputs(fit: Any, inputs: Inputs, names: tuple[str, ...]) -> Any:
         return replace(
             fit, spline=spline_of_inputs(fit.spline, inputs, names), search=_fit_of_inputs(fit.search, inputs, names)
         )
-    fit = replace(fit, coordinates=_coordinates_of_inputs(fit.coordinates, inputs))
+    fit = replace(fit, coordinates=fit.coordinates.of_inputs(inputs))
     if not hasattr(fit, "selection"):
         return fit
     terms = tuple(term_of_inputs(term, inputs, names) for term in fit.selection.forward_terms)
@@ -414,10 +409,7 @@ def _with_outputs(parts: Resolved, gain: Floats, shift: Floats) -> Resolved:
     same = bool((gain == gain[0]).all())
     coordinates, fit, history = parts.coordinates, parts.fit, parts.history
     if coordinates is not None:
-        size = float(np.sqrt(np.mean(np.square(gain))))
-        coordinates = replace(
-            coordinates, y_centre=coordinates.y_centre * gain + shift, y_scale=coordinates.y_scale * size
-        )
+        coordinates = coordinates.with_outputs(gain, shift)
     # Sums of squared errors over responses follow if all of these scale alike, and mean nothing otherwise.
     if fit is not None and hasattr(fit, "selection"):
         fit = _fit_with_outputs(fit, gain, shift) if same else None

@@ -20,15 +20,14 @@ def chain_of_inputs(chain: Chain, inputs: Inputs) -> Chain:
     the standardised features joins the first layer.
     """
     c, a, place = chain.coordinates, inputs.affine, inputs.place
-    x_centre, x_scale = inputs.units(c.x_centre, c.x_scale)
+    scaling = c.of_inputs(inputs)
     # The model's standardised features when the table's are at their centres, and by how much they follow.
-    at_centre = ((x_centre[place] - a.centre) * a.factor + (a.offset - c.x_centre)) / c.x_scale
-    follow = a.factor * x_scale[place] / c.x_scale
+    at_centre = ((scaling.x_centre[place] - a.centre) * a.factor + (a.offset - c.x_centre)) / c.x_scale
+    follow = a.factor * scaling.x_scale[place] / c.x_scale
     between = replace(inputs, affine=Affine(np.zeros_like(follow), follow, at_centre))
     first, *rest = chain.layers
     theta = theta_of_inputs(np.column_stack([first.bias.numpy(), first.weight.numpy()]), between)
     layer = Layer(torch.from_numpy(theta[:, 1:].copy()), torch.from_numpy(theta[:, 0].copy()))
-    scaling = replace(c, x_centre=x_centre, x_scale=x_scale)
     conversion = chain.conversion
     if conversion.box is not None:
         conversion = replace(conversion, box=_box_of_inputs(conversion.box.numpy(), inputs))
@@ -47,9 +46,9 @@ def _box_of_inputs(box: Floats, inputs: Inputs) -> torch.Tensor:
 def chain_with_outputs(chain: Chain, gain: Floats, shift: Floats) -> Chain:
     """Return the chain that computes gain·f + shift, output by output: (p,) each, gains positive."""
     c = chain.coordinates
-    common = float(np.sqrt(np.mean(np.square(gain))))
-    own = torch.from_numpy(gain / common)  # outputs share one scale; what differs goes into the last layer
+    scaling = c.with_outputs(gain, shift)
+    # There is one scale for all outputs; what differs goes into the last layer.
+    own = torch.from_numpy(gain * c.y_scale / scaling.y_scale)
     output = Layer(chain.output.weight * own[:, None], chain.output.bias * own)
-    scaling = replace(c, y_centre=c.y_centre * gain + shift, y_scale=c.y_scale * common)
     conversion = replace(chain.conversion, bound=chain.conversion.bound * float(gain.max()))
     return replace(chain, output=output, scaling=scaling, conversion=conversion)

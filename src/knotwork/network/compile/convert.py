@@ -78,7 +78,19 @@ def to_network(
     >>> net(torch.tensor([[0.0], [2.0]], dtype=torch.float64)).ravel().tolist(), f([[0.0], [2.0]]).tolist()
     ([2.5, 5.0], [2.5, 5.0])
     """
-    parts = resolve_network(model)
+    chain = model_chain(resolve_network(model), activation, fold=fold, tolerance=tolerance, box=box)
+    return build(chain, dtype)
+
+
+def model_chain(
+    parts: Resolved,
+    activation: str | nn.Module | None = None,
+    *,
+    fold: bool = False,
+    tolerance: float | None = None,
+    box: ArrayLike | None = None,
+) -> Chain:
+    """Return the chain of a model taken apart; the parameters are those of :func:`to_network`."""
     if parts.network is not None:
         chain = _trained(parts, activation, tolerance, box)
     else:
@@ -90,7 +102,7 @@ def to_network(
             chain = _scaled(parts.function, parts.coordinates, rule, tolerance, box)
     conversion = replace(chain.conversion, link=parts.link, encoder=parts.encoder)
     chain = replace(chain, conversion=conversion)
-    return build(chain.folded() if fold else chain, dtype)
+    return chain.folded() if fold else chain
 
 
 def fold(net: nn.Module) -> nn.Sequential:
