@@ -239,7 +239,7 @@ class OwnSequential(nn.Sequential):
     ("make", "message"),
     [
         (lambda: nn.Sequential(nn.Conv1d(1, 1, 1)), "Linear layers and activations .* got Conv1d at '0'"),
-        (lambda: nn.Sequential(OwnLinear(1, 1)), "'0' is a OwnLinear"),
+        (lambda: nn.Sequential(OwnLinear(1, 1)), "got OwnLinear at '0'"),
         (lambda: OwnSequential(nn.Linear(1, 1)), "MarsRegressor.*, Sequential, Spline, SplineNetClassifier"),
         (lambda: nn.Sequential(nn.Linear(1, 1, dtype=torch.bfloat16)), "'0.weight' is .* of torch.bfloat16"),
         (lambda: nn.Sequential(nn.Linear(1, 1, device="meta")), "on the meta device"),

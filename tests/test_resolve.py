@@ -26,6 +26,7 @@ from sklearn.preprocessing import (
     RobustScaler,
     StandardScaler,
 )
+from torch import nn
 
 import knotwork as kw
 from knotwork.data.links import LINKS
@@ -505,3 +506,25 @@ print("torch" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_knots_and_losses_of_a_wrapped_model_are_in_the_units_of_the_table():
+    rng = np.random.default_rng(0)
+    X, noise = rng.normal(size=(300, 2)) * [3.0, 50.0] + [10.0, -400.0], rng.normal(size=300)
+    y = 1000 * np.abs(X[:, 0] - 11) + X[:, 1] + noise
+    pipe = make_pipeline(StandardScaler(), kw.MarsRegressor()).fit(X, y)
+    knots = kw.explain(pipe, X, y).knots
+    for _, knot in knots.iterrows():
+        column = X[:, int(str(knot["feature"]).removeprefix("x"))]
+        assert np.abs(column - knot["knot"]).min() < 1e-9  # a value of the table
+    inner = kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0)
+    wrapped = TransformedTargetRegressor(inner, transformer=StandardScaler()).fit(X, y)
+    ratio = resolve(wrapped).history.validation_loss[0] / wrapped.regressor_.history_.validation_loss[0]
+    assert ratio == pytest.approx(np.var(y), rel=1e-9)
+
+
+def test_an_encoder_that_no_longer_fits_a_network_is_left_out():
+    net = kw.to_network(kw.MarsRegressor().fit(np.arange(20.0)[:, None], np.arange(20.0)))
+    other = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 1))
+    other.conversion = net.conversion
+    assert resolve(other).encoder is None

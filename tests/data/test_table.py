@@ -98,3 +98,12 @@ def test_an_array_for_a_model_of_categories():
     model = kw.MarsRegressor().fit(X, y)
     with pytest.raises(DataError, match=r"'Sex'.*got an array; pass a data frame"):
         model.predict(np.zeros((2, 8)))
+
+
+def test_a_frame_that_has_some_of_the_names_is_read_by_name_or_refused():
+    table = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]})
+    encoder = learn_encoder(table)
+    np.testing.assert_array_equal(encoder.encode(table[["b", "a"]]), table)
+    with pytest.raises(DataError, match="without 'a'"):
+        encoder.encode(table.rename(columns={"a": "A"})[["b", "A"]])
+    np.testing.assert_array_equal(encoder.encode(table.set_axis(["x", "y"], axis=1)), table)

@@ -251,3 +251,40 @@ def test_functions_of_every_kind_have_the_same_algebra():
         g = in_coordinates(f, c)
         np.testing.assert_allclose(g(c.features(ROWS)), c.responses(f(ROWS)), rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(in_coordinates(g, c.inverse)(ROWS), f(ROWS), rtol=1e-12, atol=1e-12)
+
+
+class Doubled(nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+class Bent(nn.ReLU):
+    def forward(self, x):
+        return super().forward(x) ** 2
+
+
+def hooked():
+    net = network()
+    net[1].register_forward_hook(lambda module, args, output: 2 * output)
+    return net
+
+
+@pytest.mark.parametrize(("net", "message"), [
+    (lambda: nn.Sequential(Doubled(3, 4), nn.ReLU(), nn.Linear(4, 1)), "got Doubled at '0'"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), Bent(), nn.Linear(4, 1)), "got Bent at '1'"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(5, 1)), "one takes 5 values and .* makes 4"),
+    (lambda: nn.Sequential(kw.Scaling([0.0], [1.0]), nn.Linear(3, 1)), "one takes 3 values and .* makes 1"),
+    (hooked, "no forward hooks.* '1' has"),
+])  # fmt: skip
+def test_layers_that_compute_something_else_or_do_not_fit_are_refused(net, message, tmp_path):
+    for name in ("widen", "from_network", "to_relu", "explain", "export_onnx"):
+        with pytest.raises(NetworkError, match=message):
+            FUNCTIONS[name](net().double(), tmp_path)
+    with pytest.raises(NetworkError, match=message):
+        kw.fold(net().double())
+
+
+def test_parametrised_layers_are_read_with_the_weights_that_they_compute():
+    net = network()
+    torch.nn.utils.parametrizations.weight_norm(net[0])
+    np.testing.assert_allclose(run(kw.widen(net, 9, X=ROWS, random_state=0)), run(net), rtol=1e-12)

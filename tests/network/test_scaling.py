@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from torch import nn
 
 import knotwork as kw
 from knotwork import Hinge, Linear, Scaling, Spline
+from knotwork.errors import NetworkError
 from knotwork.network.chain import read_chain
 from tests.network.compile.test_convert import DOUBLE, cases, run, run_raw, x_centre
 
@@ -263,3 +265,25 @@ def test_scales_of_any_size(knots, coef):
     assert all(bool(b.isfinite().all()) for b in net.state_dict().values())
     size = 2 + coef * sum(np.abs(X[:, 0]) + t for t in knots)
     assert (np.abs(run(net, X)[:, 0] - spline(X)) <= DOUBLE * size).all()
+
+
+@pytest.mark.parametrize(("centre", "scale"), [
+    ([0.0, 1.0], [1.0]), (0.0, 1.0), ([[0.0]], [[1.0]]), ([0.0], [0.0]), ([0.0], [-1.0]), ([np.nan], [1.0]),
+])  # fmt: skip
+def test_numbers_that_cannot_scale_are_refused(centre, scale):
+    with pytest.raises(NetworkError, match="centre and scale must be"):
+        kw.Scaling(centre, scale)
+
+
+def test_rows_of_another_width_are_refused_and_not_broadcast():
+    with pytest.raises(ValueError, match="a Scaling of 2 features got rows of shape"):
+        kw.Scaling([0.0, 1.0], [1.0, 2.0])(torch.zeros(4, 1))
+
+
+def test_torch_can_script_it():
+    net = nn.Sequential(kw.Scaling([1.0, 2.0], [3.0, 4.0]), nn.Linear(2, 1))
+    rows = torch.randn(5, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # torch is leaving it behind, people have not yet
+        scripted = torch.jit.script(net)
+    assert torch.equal(scripted(rows), net(rows))

@@ -77,15 +77,15 @@ class TableEncoder:
         return matrix
 
     def _in_order(self, frame: nw.DataFrame[Any] | None) -> nw.DataFrame[Any] | None:
-        """Select the columns by name where a frame has them all; one with other names is read by position."""
+        """Select the columns by name; a frame that has none of these names is read by position."""
         names = [column.name for column in self.columns]
         if frame is None or [str(name) for name in frame.columns] == names:
             return frame
         known = {str(name): name for name in frame.columns}
-        if all(name in known for name in names):
+        missing = [name for name in names if name not in known]
+        if not missing:
             return frame.select([known[name] for name in names])
-        if len(frame.columns) != len(names):
-            missing = [name for name in names if name not in known]
+        if len(missing) < len(names) or len(frame.columns) != len(names):
             raise DataError(
                 f"a table must have the columns {_listing(names)}, got {len(frame.columns)} columns without "
                 f"{_listing(missing)}; add them"

@@ -8,6 +8,7 @@ them take the same layers and refuse the others with the same sentence.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -208,7 +209,7 @@ def working_layers(module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequenti
             )
         if isinstance(layer, TRANSPARENT):
             continue
-        if not isinstance(layer, (nn.Linear, Scaling, *ACTIVATIONS)):
+        if not _is_known(layer):
             raise NetworkError(
                 f"a network must be made of Linear layers and activations ({', '.join(a.__name__ for a in ACTIVATIONS)}"
                 f"; Dropout, Identity and Flatten may stand anywhere), got {type(layer).__name__} at '{name}'; leave "
@@ -216,6 +217,14 @@ def working_layers(module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequenti
             )
         found.append((name, layer))
     return found
+
+
+def _is_known(layer: nn.Module) -> bool:
+    """Whether a layer is of a kind that is read; a class derived from one may compute something else."""
+    kind = type(layer)
+    if torch.nn.utils.parametrize.is_parametrized(layer):  # its weight is computed, the rest is the layer itself
+        kind = kind.__bases__[0]
+    return kind in (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear, Scaling, *ACTIVATIONS)
 
 
 def leaves(
@@ -246,7 +255,13 @@ def read_chain(net: nn.Module) -> Chain:
     """
     if not isinstance(net, nn.Sequential):
         raise NetworkError(f"a network must be an nn.Sequential of Linear and activation, got {type(net).__name__}")
-    working = [layer for _, layer in working_layers(net)]
+    named = working_layers(net)
+    hooked = [name for name, module in named if module._forward_hooks]
+    if hooked:
+        raise NetworkError(
+            f"layers must have no forward hooks, which change what they compute, '{hooked[0]}' has; remove them first"
+        )
+    working = [module for _, module in named]
     inner, x, y = without_scaling(working)
     layers: list[Layer] = []
     modules: list[nn.Module] = []
@@ -254,6 +269,8 @@ def read_chain(net: nn.Module) -> Chain:
         behind_a_map = len(layers) > len(modules)
         if isinstance(module, (nn.Linear, Scaling)):
             layer = read_layer(module)
+            if behind_a_map and len(layers[-1].bias) != layer.weight.shape[1]:
+                raise _does_not_fit(layer.weight.shape[1], len(layers[-1].bias))
             layers.append(layer.after(layers.pop()) if behind_a_map else layer)
         elif behind_a_map:
             modules.append(copy.deepcopy(module))
@@ -261,6 +278,13 @@ def read_chain(net: nn.Module) -> Chain:
             raise _out_of_order(working)
     if len(layers) != len(modules) + 1:
         raise _out_of_order(working)
+    for first, second in itertools.pairwise(layers):
+        if len(first.bias) != second.weight.shape[1]:
+            raise _does_not_fit(second.weight.shape[1], len(first.bias))
+    if x is not None and len(x.centre) != layers[0].weight.shape[1]:
+        raise _does_not_fit(layers[0].weight.shape[1], len(x.centre))
+    if y is not None and len(y.centre) != len(layers[-1].bias):
+        raise _does_not_fit(len(y.centre), len(layers[-1].bias))
     conversion = getattr(net, "conversion", None)
     known = conversion if isinstance(conversion, Conversion) else Conversion()
     chain = Chain(tuple(layers[:-1]), layers[-1], tuple(modules), conversion=known)
@@ -291,6 +315,10 @@ def without_scaling(working: list[nn.Module]) -> tuple[list[nn.Module], Scaling 
     return working, x, y
 
 
+def _does_not_fit(takes: int, gets: int) -> NetworkError:
+    return NetworkError(f"layers must follow one another, one takes {takes} values and the one before it makes {gets}")
+
+
 def _out_of_order(working: list[nn.Module]) -> NetworkError:
     return NetworkError(
         f"a network must alternate Linear and activation and end with a Linear, got "
@@ -300,7 +328,7 @@ def _out_of_order(working: list[nn.Module]) -> NetworkError:
 
 def placement(net: nn.Module) -> tuple[torch.dtype, torch.device]:
     """Return dtype and device of a network's parameters."""
-    first = next(net.parameters())
+    first = next(net.parameters(), torch.empty(0))
     return first.dtype, first.device
 
 

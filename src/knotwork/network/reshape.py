@@ -107,7 +107,7 @@ def reshape(
     """
     chain = read_chain(net)
     grown = reshape_chain(chain, widths, fill=fill, X=X, rng=np.random.default_rng(random_state))
-    return build(grown, *placement(net))
+    return build(grown, *placement(net)).train(net.training)
 
 
 def _min_widths(chain: Chain, layers: int, by_units: bool) -> tuple[int, ...]:

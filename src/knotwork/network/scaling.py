@@ -1,7 +1,6 @@
 """A layer that scales: (x − centre)/scale with fixed numbers, so that the layers behind it see standardised values."""
 
-from __future__ import annotations
-
+# Annotations stay objects: torch.jit.script reads them.
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -40,9 +39,9 @@ class Scaling(nn.Module):
         shapes = [tuple(values.shape) for values in numbers]
         if shapes[0] != shapes[1] or len(shapes[0]) != 1:
             raise NetworkError(f"centre and scale must be of one shape (d,), got {shapes[0]} and {shapes[1]}")
-        if not all(bool(torch.isfinite(values).all()) for values in numbers) or bool((numbers[1] == 0).any()):
+        if not all(bool(torch.isfinite(values).all()) for values in numbers) or bool((numbers[1] <= 0).any()):
             shown = " and ".join(str(values.tolist()) for values in numbers)
-            raise NetworkError(f"centre and scale must be finite and no scale zero, got {shown}")
+            raise NetworkError(f"centre and scale must be finite and scales positive, got {shown}")
         self.register_buffer("centre", numbers[0])
         self.register_buffer("scale", numbers[1])
         # Goes wherever the network goes, and says which dtype and device that is.
@@ -50,6 +49,8 @@ class Scaling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale rows."""
+        if x.shape[-1:] != self.centre.shape:  # a single column would be broadcast
+            raise ValueError(f"a Scaling of {self.centre.shape[0]} features got rows of shape {x.shape}")
         return ((x.to(self.centre.dtype) - self.centre) / self.scale).to(self._like.dtype)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 import knotwork as kw
@@ -159,14 +160,15 @@ def test_layers_that_stand_in_two_places_train_as_they_run(data, scaled, twice):
 
 
 @pytest.mark.parametrize("fold", [True, False])
-def test_training_leaves_a_network_in_training_mode_and_no_epochs_leave_it_as_it_was(data, fold):
+def test_training_leaves_the_flags_of_a_network_as_they_were_and_no_gradients(data, fold):
     X, y = data
     for flag in (True, False):
         net = kw.to_network(kw.MarsRegressor().fit(X, y), fold=fold).train(flag)
         kw.train(net, X, y, epochs=0, random_state=0)
         assert {m.training for m in net.modules()} == {flag}
         kw.train(net, X, y, epochs=1, dropout=0.1, random_state=0)
-        assert {m.training for m in net.modules()} == {True}
+        assert {m.training for m in net.modules()} == {flag}
+        assert all(p.grad is None for p in net.parameters())
 
 
 class Residual(nn.Module):
@@ -628,3 +630,56 @@ def test_responses_are_standardised_behind_a_scaling_of_the_features_alone(data)
     assert min(history.validation_loss) < 0.7 * np.var(prices)
     after = np.mean((outputs(net, rows)[:, 0] - prices) ** 2)
     assert after == pytest.approx(min(history.validation_loss), rel=1e-3)
+
+
+def test_what_scales_logits_is_part_of_the_network(data):
+    X, _ = data
+    labels = (np.abs(X[:, 0]) + X[:, 1] > 0.8).astype(int)
+    model = kw.MarsClassifier().fit(X, labels)
+    net = kw.to_network(model.spline_, dtype=torch.float64)
+    assert isinstance(net[-1], kw.Scaling)
+
+    def log_loss():
+        return float(nn.functional.binary_cross_entropy_with_logits(
+            torch.from_numpy(outputs(net, X)[:, 0]), torch.from_numpy(labels).double()))  # fmt: skip
+
+    before = log_loss()
+    history = kw.train(net, X, labels, validation=(X, labels), epochs=5, random_state=0)
+    assert history.validation_loss[0] == pytest.approx(before, rel=1e-6)
+    assert log_loss() == pytest.approx(min(history.validation_loss), rel=1e-6)
+
+
+@pytest.mark.parametrize("prepare", [
+    lambda layer: prune.l1_unstructured(layer, "weight", 0.3),
+    torch.nn.utils.parametrizations.weight_norm,
+    torch.nn.utils.parametrizations.spectral_norm,
+])  # fmt: skip
+def test_weights_that_are_computed_are_trained_as_they_are(data, prepare):
+    X, y = data
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 1)).double()
+    prepare(net[0])
+    history = kw.train(net, X * 10 + 50, y, validation=(X * 10 + 50, y), epochs=3, random_state=0)
+    after = np.mean((outputs(net.eval(), X * 10 + 50)[:, 0] - y) ** 2)
+    assert after == pytest.approx(min(history.validation_loss), rel=1e-2)
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda X, y: {"X": X[:, :1]}, "4 features got rows of shape"),
+    (lambda X, y: {"y": np.c_[y, -y]}, "one column per output, here 1, got 2"),
+    (lambda X, y: {"validation": [X[:, :1], y]}, r"shape \(N, 4\) like X, got \(400, 1\)"),
+    (lambda X, y: {"validation": (X, np.c_[y, -y])}, "as many columns as y"),
+    (lambda X, y: {"sample_weight": np.zeros(len(y))}, "not all zero"),
+    (lambda X, y: {"epochs": -1}, "epochs must be at least 0, got -1"),
+    (lambda X, y: {"batch_size": 0}, "batch_size must be at least 1, got 0"),
+])  # fmt: skip
+def test_rows_and_options_that_do_not_fit_are_refused(data, change, message):
+    X, y = data
+    net = start(X, y)
+    with pytest.raises(ValueError, match=message):
+        kw.train(net, **{"X": X, "y": y, "epochs": 1, **change(X, y)})
+
+
+def test_an_estimator_is_no_network(data):
+    with pytest.raises(NetworkError, match=r"takes a torch network, got MarsRegressor; kw.to_network"):
+        kw.train(kw.MarsRegressor().fit(*data), *data)

@@ -77,6 +77,8 @@ def balance_(net: nn.Module) -> None:
     working, *_ = without_scaling(working)
     linears = [m for m in working[::2] if isinstance(m, nn.Linear)]
     homogeneous = all(isinstance(m, (nn.ReLU, nn.LeakyReLU, nn.PReLU)) for m in working[1::2])
+    if not all("weight" in dict(m.named_parameters(recurse=False)) and m.weight.requires_grad for m in linears):
+        return  # weights that are computed, or frozen
     if not (isinstance(net, nn.Sequential) and homogeneous and 2 * len(linears) == len(working) + 1):
         return
     if len({id(linear.weight) for linear in linears}) < len(linears):  # a scale would count in every place

@@ -23,7 +23,7 @@ from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, ch
 from knotwork.network.start.find import find_chain
 from knotwork.network.start.initial import spline_start
 from knotwork.network.train.losses import LogLoss, SquaredError
-from knotwork.network.train.targets import Target, read_target
+from knotwork.network.train.targets import Target, read_target, to_numpy
 from knotwork.spline.model import Spline
 
 # Rows on which the module is run to see that it computes the spline.
@@ -202,7 +202,7 @@ def place_(
 
 
 def _read(X: Any, y: Any, linears: list[nn.Linear], task: str) -> tuple[Floats, Target]:
-    rows = _to_numpy(X)
+    rows = to_numpy(X)
     rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
     if rows.ndim != 2 or rows.shape[1] != linears[0].in_features:
         raise NetworkError(f"the first Linear takes {linears[0].in_features} features, got X of shape {rows.shape}")
@@ -231,12 +231,6 @@ def require_target(target: Target, rows: int, outputs: int) -> None:
         raise NetworkError("y must be finite, got NaN or inf; leave those rows out or fill them in")
 
 
-def _to_numpy(values: Any) -> Floats:
-    if isinstance(values, Tensor):
-        values = values.detach().to("cpu", torch.float64).numpy()
-    return np.asarray(values, dtype=np.float64)
-
-
 def _warn_of_scales(coordinates: Coordinates) -> None:
     scale, centre = coordinates.x_scale, np.abs(coordinates.x_centre)
     if scale.max() > WILD * scale.min() or (centre > WILD * scale).any():
@@ -250,7 +244,7 @@ def _warn_of_scales(coordinates: Coordinates) -> None:
 
 def _shown(module: nn.Module, X: Any, *, rounded: bool) -> Tensor:
     """Return some of the rows as they came, for the module to run on; ``rounded`` to its dtype."""
-    rows = X[:CHECKED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(_to_numpy(X)[:CHECKED_ROWS].copy())
+    rows = X[:CHECKED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(to_numpy(X)[:CHECKED_ROWS].copy())
     first = next(module.parameters())
     return rows.detach().to(first.device, first.dtype if rounded else rows.dtype)
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 
 TASKS = ("auto", "regression", "classification")
@@ -81,3 +83,10 @@ def _read_classes(labels: NDArray[Any], outputs: int) -> Target:
             f"give its last layer {len(present) if len(present) != 2 else '1 or 2'} outputs"
         )
     return Target("classification", np.searchsorted(present, labels).astype(np.intp), tuple(present.tolist()))
+
+
+def to_numpy(values: Any) -> Floats:
+    """Return rows, a tensor or an array, as float64."""
+    if isinstance(values, Tensor):
+        values = values.detach().to("cpu", torch.float64).numpy()
+    return np.asarray(values, dtype=np.float64)

@@ -30,8 +30,8 @@ from knotwork.network.chain import (
 from knotwork.network.compile.balance import balance_
 from knotwork.network.scaling import Scaling
 from knotwork.network.train.loop import History, Part, TrainOptions, fit_network
-from knotwork.network.train.losses import LogLoss, SquaredError
-from knotwork.network.train.targets import Target, read_target
+from knotwork.network.train.losses import LogLoss, Loss, SquaredError
+from knotwork.network.train.targets import Target, read_target, to_numpy
 from knotwork.progress import epoch_progress
 
 
@@ -89,7 +89,12 @@ def train(
     >>> min(history.validation_loss) <= history.validation_loss[0]
     True
     """
-    rows = np.asarray(X, dtype=np.float64)
+    if not isinstance(net, nn.Module):
+        raise NetworkError(f"train takes a torch network, got {type(net).__name__}; kw.to_network(model) makes one")
+    for name, number, minimum in (("epochs", epochs, 0), ("batch_size", batch_size, 1)):
+        if number < minimum:
+            raise NetworkError(f"{name} must be at least {minimum}, got {number}")
+    rows = to_numpy(X)
     weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     _require_table(rows)
     outputs = _count_outputs(net, rows)
@@ -99,11 +104,19 @@ def train(
     seed = int(np.random.default_rng(random_state).integers(2**31))
     sample = Sample(rows, targets, weight)
     _require_rows(sample)
-    if isinstance(validation, tuple):
+    if target.classes is None and targets.shape[1] != outputs:
+        raise NetworkError(f"y must have one column per output, here {outputs}, got {targets.shape[1]}")
+    if isinstance(validation, (tuple, list)):
         training = sample
-        held_rows = np.asarray(validation[0], dtype=np.float64)
+        held_rows = to_numpy(validation[0])
+        if held_rows.ndim != 2 or held_rows.shape[1] != rows.shape[1]:
+            raise NetworkError(f"validation rows must have shape (N, {rows.shape[1]}) like X, got {held_rows.shape}")
         judges = Sample(held_rows, _like(target, validation[1], outputs), np.ones(len(held_rows)))
         _require_rows(judges)
+        if judges.y.shape[1:] != targets.shape[1:]:
+            raise NetworkError(
+                f"validation responses must have as many columns as y, got {judges.y.shape} and {targets.shape}"
+            )
     else:
         held = held_out(rows, validation, seed)
         training, judges = sample.take(~held), sample.take(held) if held.any() else sample
@@ -113,10 +126,11 @@ def train(
     )  # fmt: skip
     dtype, device = placement(net)
     before = copy.deepcopy(net.state_dict())
+    flags = [(m, m.training) for m in net.modules()]
     measured = loss.coordinates(training.X, training.y, training.weight)
     try:
         with (
-            _trainable(net, measured if standardise else None, rows.shape[1], outputs) as (inner, coordinates),
+            _trainable(net, loss, measured if standardise else None, rows.shape[1], outputs) as (inner, coordinates),
             epoch_progress(bool(verbose), epochs) as report,
         ):
             return fit_network(
@@ -132,6 +146,10 @@ def train(
     except BaseException:
         net.load_state_dict(before)
         raise
+    finally:
+        net.zero_grad(set_to_none=True)
+        for module, flag in flags:
+            module.training = flag
 
 
 def _count_outputs(net: nn.Module, rows: Floats) -> int:
@@ -173,6 +191,8 @@ def _require_rows(sample: Sample) -> None:
             f"X, y and weights must have the same number of rows, got {len(sample)}, {len(sample.y)} and "
             f"{len(sample.weight)}"
         )
+    if (sample.weight < 0).any() or not sample.weight.any():
+        raise NetworkError("sample_weight must not be negative and not all zero; use 0 to leave a row out")
     for name, values in (("X", sample.X), ("y", sample.y), ("sample_weight", sample.weight)):
         if not np.isfinite(values).all():
             raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
@@ -180,7 +200,7 @@ def _require_rows(sample: Sample) -> None:
 
 @contextmanager
 def _trainable(
-    net: nn.Module, measured: Coordinates | None, features: int, outputs: int
+    net: nn.Module, loss: Loss, measured: Coordinates | None, features: int, outputs: int
 ) -> Iterator[tuple[nn.Module, Coordinates]]:
     """Yield the part of a network to train, and the coordinates that it computes in.
 
@@ -188,6 +208,8 @@ def _trainable(
     rewritten for the measured coordinates, and back afterwards. Everything else is trained as it is.
     """
     layers, x, y = _opened(net)
+    if y is not None and isinstance(loss, LogLoss):  # what scales logits is part of the network
+        layers, y = [*layers, y], None
     if x is None and y is None and (measured is None or not layers):
         yield net, Coordinates.identity(features, outputs)
         return
@@ -216,8 +238,6 @@ def _trainable(
         yield inner, c
     finally:
         change(c.inverse)
-        if net.training != inner.training:
-            net.train(inner.training)
 
 
 def _opened(net: nn.Module) -> tuple[list[nn.Module], Scaling | None, Scaling | None]:
@@ -225,11 +245,12 @@ def _opened(net: nn.Module) -> tuple[list[nn.Module], Scaling | None, Scaling | 
     if not isinstance(net, nn.Sequential):
         return [], None, None
     layers = [m for _, m in leaves(net)]
-    return without_scaling([m for m in layers if not isinstance(m, nn.Identity)])
+    flat = [isinstance(m, nn.Flatten) and (m.start_dim, m.end_dim) == (1, -1) for m in layers]
+    return without_scaling([m for m, f in zip(layers, flat, strict=True) if not (f or isinstance(m, nn.Identity))])
 
 
 def _is_own(layer: nn.Module, working: list[nn.Module]) -> TypeGuard[nn.Linear]:
-    """Whether a layer is a Linear that stands in one place only."""
-    if not isinstance(layer, nn.Linear):
+    """Whether a layer is a Linear that stands in one place only and whose weight is its own, not computed."""
+    if not isinstance(layer, nn.Linear) or "weight" not in dict(layer.named_parameters(recurse=False)):
         return False
     return sum(isinstance(m, nn.Linear) and m.weight is layer.weight for m in working) == 1
