@@ -179,6 +179,7 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
     if len(values) != rows:
         raise DataError(f"X and y must have the same number of rows, got {rows} and {len(values)}")
     if subject.classes is not None:
+        values = values.reshape(-1) if values.ndim == 2 and values.shape[1] == 1 else values
         place = {label: k for k, label in enumerate(subject.classes)}
         unknown = [label for label in values.tolist() if label not in place]
         if unknown:

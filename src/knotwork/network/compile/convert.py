@@ -156,7 +156,9 @@ def _trained(parts: Resolved, activation: str | nn.Module | None, tolerance: flo
                 f"{name} is for functions that are converted, a trained network is given as it is, got "
                 f"{name}={value!r}; leave it out"
             )
-    chain, c = replace(parts.network, conversion=Conversion()), parts.coordinates
+    chain, c = parts.network, parts.coordinates
+    if parts.estimator is not None:  # it is what it is, whatever it was converted from
+        chain = replace(chain, conversion=Conversion())
     if chain.scaling is None and c is not None:
         return chain.in_coordinates(c).with_scaling(c)
     return chain
