@@ -235,30 +235,22 @@ def _one_hot(name: str, step: Any, values: list[_Value], table: _Table) -> list[
     return found
 
 
-def _input_names(steps: Sequence[tuple[str, Any]]) -> tuple[str, ...] | None:
-    """Return the names of the columns that the first step takes, None if no step of these knows."""
+def first_step(steps: Sequence[tuple[str, Any]]) -> Any:
+    """Return the first step, inside pipelines too, that knows its columns; None if no step of these does."""
     for _, step in steps:
         inner = getattr(step, "steps", None)
-        if inner is not None:
-            found = _input_names(inner)
-            if found is not None:
-                return found
-        elif hasattr(step, "n_features_in_"):
-            names = getattr(step, "feature_names_in_", None)
-            return tuple(f"x{k}" for k in range(step.n_features_in_)) if names is None else tuple(map(str, names))
+        found = step if inner is None and hasattr(step, "n_features_in_") else first_step(inner or ())
+        if found is not None:
+            return found
     return None
 
 
-def names_a_table(steps: Sequence[tuple[str, Any]]) -> bool:
-    """Whether the steps were fitted to a table with column names."""
-    for _, step in steps:
-        inner = getattr(step, "steps", None)
-        if inner is not None:
-            if _input_names(inner) is not None:
-                return names_a_table(inner)
-        elif hasattr(step, "n_features_in_"):
-            return hasattr(step, "feature_names_in_")
-    return False
+def _input_names(steps: Sequence[tuple[str, Any]]) -> tuple[str, ...] | None:
+    """Return the names of the columns that the first step takes, None if no step of these knows."""
+    step = first_step(steps)
+    if step is None:
+        return None
+    return tuple(map(str, getattr(step, "feature_names_in_", [f"x{k}" for k in range(step.n_features_in_)])))
 
 
 def refused_step(name: str, step: Any, detail: str = "") -> DataError:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import itertools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -324,6 +325,17 @@ def _out_of_order(working: list[nn.Module]) -> NetworkError:
         f"a network must alternate Linear and activation and end with a Linear, got "
         f"{' → '.join(type(m).__name__ for m in working) or 'no layers'}"
     )
+
+
+@contextmanager
+def flags_kept(net: nn.Module) -> Iterator[None]:
+    """Leave the training flags of a module and of all its parts as they were."""
+    flags = [(m, m.training) for m in net.modules()]
+    try:
+        yield
+    finally:
+        for m, flag in flags:
+            m.training = flag
 
 
 def placement(net: nn.Module) -> tuple[torch.dtype, torch.device]:

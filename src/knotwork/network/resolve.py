@@ -15,7 +15,7 @@ import numpy as np
 
 from knotwork.arrays import Floats
 from knotwork.data.links import LINKS
-from knotwork.data.steps import Inputs, known_scaler, names_a_table, read_steps
+from knotwork.data.steps import Inputs, first_step, known_scaler, read_steps
 from knotwork.data.table import Column, TableEncoder
 from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
@@ -286,7 +286,7 @@ def _of_pipeline(steps: Sequence[tuple[str, Any]]) -> Resolved:
             f"the last step alone"
         )
     encoder, inputs = read_steps(before, inner.encoder)
-    return replace(_of_inputs(inner, encoder, inputs), named=names_a_table(before))
+    return replace(_of_inputs(inner, encoder, inputs), named=hasattr(first_step(before), "feature_names_in_"))
 
 
 def _is_fitted(step: Any) -> bool:

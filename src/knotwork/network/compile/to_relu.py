@@ -18,7 +18,7 @@ from torch import nn
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 from knotwork.network.activations import activation_rule
-from knotwork.network.chain import Chain, Conversion, Layer, build, placement, read_chain
+from knotwork.network.chain import Chain, Conversion, Layer, build, flags_kept, placement, read_chain
 from knotwork.network.compile.interpolants import Curve, Interpolant, interpolate, smooth_curve
 from knotwork.pwl.boxes import affine_range, read_box
 
@@ -152,10 +152,5 @@ def _observed(net: nn.Module, made: nn.Module, sides: Floats, samples: int, rand
     X = np.random.default_rng(random_state).uniform(sides[0], sides[1], size=(samples, sides.shape[1]))
     dtype, device = placement(net)
     rows = torch.from_numpy(X).to(device, dtype)
-    training = net.training
-    net.eval()
-    try:
-        with torch.no_grad():
-            return float((net(rows) - made(rows)).abs().max())
-    finally:
-        net.train(training)
+    with flags_kept(net), torch.no_grad():
+        return float((net.eval()(rows) - made(rows)).abs().max())

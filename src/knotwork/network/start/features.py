@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError
+from knotwork.network.chain import flags_kept
 from knotwork.progress import batch_progress
 
 
@@ -122,17 +123,14 @@ def _pair(batch: Any) -> tuple[Any, Any]:
 @contextmanager
 def _untouched(model: nn.Module, device: torch.device) -> Iterator[None]:
     """Evaluation mode; afterwards flags, buffers and generators are as they were."""
-    flags = [(m, m.training) for m in model.modules()]
     buffers = [(m, name, b, b.clone()) for m in model.modules() for name, b in m._buffers.items() if b is not None]
     numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
     devices = [device] if device.type == "cuda" else []
     try:
-        with torch.random.fork_rng(devices):
+        with flags_kept(model), torch.random.fork_rng(devices):
             model.eval()
             yield
     finally:
-        for m, flag in flags:
-            m.training = flag
         for m, name, buffer, before in buffers:
             m._buffers[name] = buffer.copy_(before)
         np.random.set_state(numpy_state)  # noqa: NPY002

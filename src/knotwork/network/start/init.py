@@ -17,7 +17,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError, ScaleWarning
 from knotwork.network.activations import Activation
-from knotwork.network.chain import Chain, build, write_layer_
+from knotwork.network.chain import Chain, build, flags_kept, write_layer_
 from knotwork.network.reshape import FILLS
 from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start, units_of
 from knotwork.network.start.find import find_chain
@@ -251,14 +251,8 @@ def _shown(module: nn.Module, X: Any, *, rounded: bool) -> Tensor:
 
 def _run(module: nn.Module, rows: Tensor, shape: tuple[int, ...]) -> Floats:
     """Run a module as it will be used: (N, …) → (N, p)."""
-    training = [(m, m.training) for m in module.modules()]
-    module.eval()
-    try:
-        with torch.no_grad():
-            out = module(rows)
-    finally:
-        for m, flag in training:
-            m.training = flag
+    with flags_kept(module), torch.no_grad():
+        out = module.eval()(rows)
     if not isinstance(out, Tensor) or out.numel() != np.prod(shape):
         got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
         raise NetworkError(f"the module must return a tensor of shape {shape} for these rows, got {got}")

@@ -20,6 +20,7 @@ from knotwork.data.split import held_out
 from knotwork.errors import NetworkError
 from knotwork.network.chain import (
     TRANSPARENT,
+    flags_kept,
     leaves,
     placement,
     read_layer,
@@ -126,10 +127,10 @@ def train(
     )  # fmt: skip
     dtype, device = placement(net)
     before = copy.deepcopy(net.state_dict())
-    flags = [(m, m.training) for m in net.modules()]
     measured = loss.coordinates(training.X, training.y, training.weight)
     try:
         with (
+            flags_kept(net),
             _trainable(net, loss, measured if standardise else None, rows.shape[1], outputs) as (inner, coordinates),
             epoch_progress(bool(verbose), epochs) as report,
         ):
@@ -148,20 +149,13 @@ def train(
         raise
     finally:
         net.zero_grad(set_to_none=True)
-        for module, flag in flags:
-            module.training = flag
 
 
 def _count_outputs(net: nn.Module, rows: Floats) -> int:
     """Run a network on two rows to see how many outputs it has."""
-    first = next(net.parameters())
-    training = [(m, m.training) for m in net.modules()]
-    try:
-        with torch.no_grad():
-            shape = net.eval()(torch.from_numpy(rows[:2]).to(first.device, first.dtype)).shape
-    finally:
-        for m, flag in training:
-            m.training = flag
+    dtype, device = placement(net)
+    with flags_kept(net), torch.no_grad():
+        shape = net.eval()(torch.from_numpy(rows[:2]).to(device, dtype)).shape
     if len(shape) != 2:
         raise NetworkError(f"the network must map (N, d) to (N, outputs), got {tuple(shape)} for 2 rows")
     return int(shape[1])
