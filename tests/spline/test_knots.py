@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knotwork.compute.workers import Workers
-from knotwork.spline.knots import SAMPLE, Spans, choose_candidates, default_spans
+from knotwork.spline.knots import SAMPLE, Spans, _deal, _room, _sort, choose_candidates, default_spans
 from tests import reference
 
 columns = st.lists(st.sampled_from(np.round(np.linspace(-2, 2, 23), 3).tolist()), min_size=4, max_size=60)
@@ -65,6 +65,32 @@ def test_very_uneven_values_are_sorted_all_the_same():
     x = np.random.default_rng(2).normal(size=5000)
     x[7] = 1e12
     assert knots_of(x, Spans(5, 10)) == reference.knots(x, 5, 10)[::-1]
+
+
+KINDS = {
+    "normal": lambda rng, n: rng.normal(size=n),
+    "lognormal": lambda rng, n: rng.lognormal(0, 3, n),
+    "cauchy": lambda rng, n: rng.standard_cauchy(n),
+    "mostly zero": lambda rng, n: np.where(rng.random(n) < 0.7, 0.0, rng.lognormal(0, 2, n)),
+    "one far out": lambda rng, n: np.append(rng.normal(size=n - 1), 1e6),
+    "integers": lambda rng, n: rng.integers(0, 9, n).astype(float),
+    "constant": lambda rng, n: np.full(n, 0.1),
+}
+
+
+@given(st.sampled_from([*KINDS, "clusters"]), st.integers(1, 3000), st.integers(0, 99), st.floats(-1e3, 1e3))
+def test_columns_of_any_shape_are_sorted(kind, n, seed, shift):
+    rng = np.random.default_rng(seed)
+    clusters = rng.integers(0, 3, n) + 1e-9 * rng.normal(size=n)
+    x = shift + (clusters if kind == "clusters" else KINDS[kind](rng, n))
+    assert np.array_equal(_sort(x, _room(n)), np.sort(x))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cells_suit_heavy_tails_too(kind):
+    x = KINDS[kind](np.random.default_rng(0), 5000)
+    sample, cell_of, end, out = _room(x.size)
+    assert _deal(x, sample, cell_of, end, out, out.view(np.int64))
 
 
 def test_weights_of_one_change_nothing_in_a_large_table():

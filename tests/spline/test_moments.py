@@ -95,7 +95,7 @@ def test_pair_products_equal_explicit_products(setup, knot):
     w = np.ones(columns.shape[1]) if weights is None else weights
     C = candidate_columns(columns, rows.grid)
     found = rows.pair_products(columns.shape[0] - 1, knot)
-    expected = np.stack([C @ (w * hinge(columns[-1], knot, side)) for side in (1, -1)])
+    expected = np.stack([C @ (w * hinge(columns[-1], knot, side)) for side in (-1, 1)])
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
 
 

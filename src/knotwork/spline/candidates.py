@@ -25,14 +25,14 @@ STRIP = 64
 
 
 @compiled_reduction
-def orthogonalise(q, raw, first, factor, new):  # type: ignore[no-untyped-def]
+def orthogonalise(q, raw, size, count, first, factor, new):  # type: ignore[no-untyped-def]
     """Turn raw products of columns into products with their parts orthogonal to the span: rows of q from ``first`` on.
 
-    q : (columns of the span, C); raw : (columns, C)
+    q : (columns of the span, ·); raw : (columns, ·); the first ``size`` of a row count, and ``count`` columns are new
     new : room for two strips: two columns are done at a time, and the span is taken by fours, so that what is read
         serves eight products. The last of an odd number goes with itself.
     """
-    last, size, strip = first + len(raw), raw.shape[1], np.uint64(STRIP)
+    last, strip = first + count, np.uint64(STRIP)
     for start in range(0, size, STRIP):
         at, length = np.uint64(start), size - start if start + STRIP > size else STRIP
         for m in range(first, last, 2):
@@ -102,7 +102,7 @@ class Candidates:
     def absorb(self, products: Floats, factor: Floats, projection: Floats) -> None:
         """Take new columns of the span into account: their raw products (k, C), and the factor with their columns."""
         first, last = self._size, self._size + len(products)
-        orthogonalise(self._q, products, first, factor, self._new)
+        orthogonalise(self._q, products, self.norms.size, len(products), first, factor, self._new)
         _take_out(
             self._q, first, last, projection, self._partner, self.norms, self.cross, self.dots, self.base
         )  # fmt: skip

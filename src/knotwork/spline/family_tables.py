@@ -22,45 +22,24 @@ BASE, CROSS, DOTS = BOTH, 2 * BOTH, 2 * BOTH + STRIP
 NOTHING = 1e-10
 
 
-@compiled
-def _open(slots, mass, norms, responses, min_mass, size, place, known):  # type: ignore[no-untyped-def]
-    """Fill slots with new families, (slots, …, 2, C)."""
-    for s in range(slots.size):
-        slot, n, max_norm = slots[s], 0, 0.0
-        known[slot] = 0.0
-        for i in range(mass.shape[2]):
-            max_norm = max(max_norm, norms[s, 0, i], norms[s, 1, i])
-        for i in range(mass.shape[2]):
-            if min(mass[s, 0, i], mass[s, 1, i]) < min_mass:
-                continue
-            own = known[slot, n // STRIP]
-            for side in range(2):
-                j = side * STRIP + n % STRIP
-                own[j] = norms[s, side, i]
-                # A child that is zero on the rows has a norm of rounding errors: it counts as part of every span.
-                own[BASE + j] = np.inf if own[j] <= NOTHING * max_norm else 0.0
-                for k in range(responses.shape[1]):
-                    own[DOTS + k * BOTH + j] = responses[s, k, side, i]
-            place[slot, n] = i
-            n += 1
-        size[slot] = n
-
-
 @compiled_reduction
-def _absorb(slots, products, first, factor, projection, size, place, q, known, collinear, room, best, drops):  # type: ignore[no-untyped-def]
+def _absorb(  # type: ignore[no-untyped-def]
+    slots, products, first, factor, projection, size, place, q, known, collinear, room, raw, new, score, best, drops
+):  # fmt: skip
     """Take the columns from ``first`` on into account, products (slots, columns, 2, C) over the whole grid.
 
+    raw, new, score : room for the products of a slot, for two strips and for four
     best, drops : the best step of each slot, (number of the knot, which), and its RSS drop, written
     """
-    columns, new, score = products.shape[1], np.empty(BOTH), np.empty(4 * STRIP)
+    columns = products.shape[1]
     for s in range(slots.size):
         slot, n, found, which, drop = slots[s], size[slots[s]], -1, 0, 0.0
-        rows, raw = q[slot, : len(factor) * 2 * n].reshape(len(factor), 2 * n), np.empty((columns, 2 * n))
+        rows = q[slot]
         for m in range(columns):
             for side in range(2):
                 for i in range(n):
                     raw[m, side * n + i] = products[s, m, side, place[slot, i]]
-        orthogonalise(rows, raw, first, factor, new)
+        orthogonalise(rows, raw, 2 * n, columns, first, factor, new)
         for start in range(0, n, STRIP):
             own, stop = known[slot, start // STRIP], min(start + STRIP, n)
             for m in range(first, first + columns):
@@ -133,14 +112,24 @@ class FamilyTables:
         self.drops = np.empty(slots)
         self._size, self.place = np.zeros(slots, np.int64), np.empty((slots, candidates), np.int64)
         self._known = np.empty((slots, strips, DOTS + responses * BOTH))
-        # As in ``Candidates``, without gaps: the children above their knots, then those below.
-        self._q = np.empty((slots, max_columns * 2 * candidates))
+        # As in ``Candidates``: the children above their knots, then those below.
+        self._q = np.empty((slots, max_columns, 2 * candidates))
 
     def open(self, slots: NDArray[np.int64], opening: ChildOpening, min_mass: float) -> None:
         """Fill slots with new families; ``min_mass`` observations make a child."""
-        _open(
-            slots, opening.mass, opening.norms, opening.responses, min_mass, self._size, self.place, self._known
-        )  # fmt: skip
+        for s, slot in enumerate(slots.tolist()):
+            norms = opening.norms[s]
+            place = np.flatnonzero(opening.mass[s].min(axis=0) >= min_mass)
+            n = self._size[slot] = place.size
+            self.place[slot, :n] = place
+            # A child that is zero on the rows has a norm of rounding errors: it counts as part of every span.
+            base = np.where(norms <= NOTHING * norms.max(initial=0.0), np.inf, 0.0)
+            # The fields of a strip in order; children of a knot have nothing in common at first.
+            fields = np.concatenate([norms, base, np.zeros((1, base.shape[1])), *opening.responses[s]])
+            strips, width = self._known[slot].shape
+            padded = np.zeros((width // STRIP, strips * STRIP))
+            padded[:, :n] = fields[:, place]
+            self._known[slot] = padded.reshape(-1, strips, STRIP).swapaxes(0, 1).reshape(strips, width)
 
     def absorb(
         self,
@@ -157,12 +146,12 @@ class FamilyTables:
         """
         _absorb(
             slots, products, first, factor, projection, self._size, self.place, self._q, self._known, self._collinear,
-            room, self.best, self.drops,
+            room, np.empty((products.shape[1], self._q.shape[2])), np.empty(BOTH), np.empty(4 * STRIP), self.best,
+            self.drops,
         )  # fmt: skip
 
     def known(self, slot: int, side: int, child: int, columns: int) -> Known:
         """Return what is known of the part of a child orthogonal to a span of so many columns."""
         known, at = self._known[slot, child // STRIP], side * STRIP + child % STRIP
-        width = 2 * int(self._size[slot])
-        q = self._q[slot, side * (width // 2) + child : columns * width : width]
+        q = self._q[slot, :columns, side * int(self._size[slot]) + child]
         return q.copy(), float(known[at]), known[DOTS + at :: BOTH].copy()

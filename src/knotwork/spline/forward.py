@@ -205,9 +205,12 @@ class _Search:
         f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
         if self._is_free(position):
             # Both hinges in one pass; x − t is their difference.
-            above, below = self.rows.pair_products(f, knot)
-            line = self._linear_products[f] = above - below + knot * self.opening.sums
-            return line[None] if position == self._own[position] else np.stack([line, above])
+            products = self.rows.pair_products(f, knot)
+            line, above = products
+            np.subtract(above, line, out=line)
+            line += knot * self.opening.sums
+            self._linear_products[f] = line
+            return products[:1] if position == self._own[position] else products
         if f in self._linear_products and 2 * self.opening.mass[position] > self.opening.total:
             # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
             below = self.rows.products(self._as_table([((f, knot, -1),)]))
@@ -223,11 +226,11 @@ class _Search:
     def result(self, steps: list[Step], stopped: str) -> ForwardPass:
         """Return the terms as they are written, with a triangular factor of their own."""
         m = self._columns
-        rotation, factor = np.linalg.qr(self._factor[:m, :m] @ self._mix[:m, :m])
+        factor, projection = triangular(self._factor[:m, :m] @ self._mix[:m, :m], self._projection[:m])
         return ForwardPass(
             terms=self._as_table(self.terms),
             factor=factor,
-            projection=rotation.T @ self._projection[:m],
+            projection=projection,
             rss=self.rss,
             null_rss=self.null_rss,
             opening=self.opening,
@@ -263,6 +266,13 @@ class _Search:
             first, room = self._columns - len(columns), self.max_terms - self.counter
             table = self._as_table(columns)
             self._families.extend(table, terms, first, self._factor, self._projection, room)
+
+
+def triangular(columns: Floats, responses: Floats) -> tuple[Floats, Floats]:
+    """Return R and Qᵀy of columns = Q·R: (m, k), (m, p) → (k, k), (k, p). Q itself is never made."""
+    k = columns.shape[1]
+    both = np.asarray(np.linalg.qr(np.concatenate([columns, responses], axis=1), mode="r"), np.float64)
+    return both[:k, :k], both[:k, k:]
 
 
 def forward(

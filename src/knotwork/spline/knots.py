@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled, compiled_reduction
 from knotwork.compute.workers import Workers
-from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded
 from knotwork.spline.moments.grid import CandidateGrid
 
 # Above this many rows, knots are taken from a fixed sample of them: quantiles of 65 536 rows are as good as any,
 # and sorting every column would cost as much as several passes of the search.
 SAMPLE = 65_536
-# Parts of a column of heavy tails that are dealt into cells of their own.
-SEGMENTS = 128
-NO_VALUES, NO_SEGMENTS = np.empty(0), np.empty(0, np.uint8)
-# What a sort works in: the sorted column, the cell of each value, the end of each cell.
-Room = tuple[Floats, NDArray[np.int32], NDArray[np.int32]]
+# Values that show how unevenly a column is spread; how many to a cell are too many; where so many of the sample lie
+# closest together, most values are.
+SORT_SAMPLE, MAX_CROWD, CROWDED = 64, 8.0, 12
+NO_VALUES = np.empty(0)
+# What a sort works in: a sample, the cell of each value, the end of each cell, the sorted column.
+Room = tuple[Floats, NDArray[np.int32], NDArray[np.int32], Floats]
 
 
 @dataclass(frozen=True)
@@ -51,39 +51,9 @@ def default_spans(n: float, d: int, minspan: int | None, endspan: int | None) ->
 
 
 @compiled_reduction
-def _deal(x, segment, low, base, factor, cell_of, end, out):  # type: ignore[no-untyped-def]
-    """Sort by dealing values into as many cells as there are and sorting each; return whether cells were even enough.
-
-    The cells of segment s begin with number ``base[s]``, at the value ``low[s]``, with ``factor[s]`` cells to a unit.
-    segment : (N,) of each value; if it is empty, all cells are equal
-    cell_of, end : (N,) and (N + 1,) room
-    """
-    size = x.size
-    for cell in range(size + 1):
-        end[cell] = 0
-    if segment.size == 0:
-        minimum, maximum = x[0], x[0]
-        for i in range(size):
-            minimum = x[i] if x[i] < minimum else minimum
-            maximum = x[i] if x[i] > maximum else maximum
-        scale = (size - 1) / (maximum - minimum) if maximum > minimum else 0.0
-        for i in range(size):
-            cell_of[i] = np.int32((x[i] - minimum) * scale)
-    else:
-        for i in range(size):
-            s = segment[i]
-            cell_of[i] = np.int32(base[s] + (x[i] - low[s]) * factor[s])
-    for i in range(size):
-        end[cell_of[i] + 1] += 1
-    for cell in range(size):
-        end[cell + 1] += end[cell]
-    for i in range(size):
-        cell = cell_of[i]
-        out[end[cell]] = x[i]
-        end[cell] += 1
-    # Values are out of order inside their cells only; many to a cell means that cells do not help here.
-    patience = 6 * size
-    for i in range(1, size):
+def _insert(out, patience):  # type: ignore[no-untyped-def]
+    """Sort in place by insertion; give up after so many moves and return whether it is done."""
+    for i in range(1, out.size):
         v = out[i]
         k = i - 1
         while k >= 0 and out[k] > v:
@@ -96,27 +66,72 @@ def _deal(x, segment, low, base, factor, cell_of, end, out):  # type: ignore[no-
     return True
 
 
-def _sort(x: Floats, room: Room) -> Floats:
-    """Sort a column: in a quarter of the time of ``np.sort``, with heavy tails in half of it.
+@compiled_reduction
+def _deal(x, sample, cell_of, end, out, bits):  # type: ignore[no-untyped-def]
+    """Sort by dealing values into as many cells as there are and sorting each; return whether cells were even enough.
 
-    Cells are equal at first; if that fails, equal between quantiles of a sample; else ``np.sort`` does it.
+    Cells are equally wide unless a sample says that many values would share one. Then they widen with the distance
+    from where most values are, as floats do: the bits of a positive float, read as an integer, rise like its logarithm.
+    sample : room for some of the values; cell_of, end : (N,) and (N + 1,) room; bits : ``out`` read as integers
     """
-    n, (out, cell_of, end) = x.size, room
-    if _deal(x, NO_SEGMENTS, NO_VALUES, NO_VALUES, NO_VALUES, cell_of, end, out):
-        return out
-    edges = np.sort(x[:: max(1, n // (4 * SEGMENTS))])
-    edges = edges[np.arange(1, SEGMENTS) * edges.size // SEGMENTS]
-    low, high = x.min(), x.max()
-    segment = np.empty(n, np.uint8)
-    encode(x, padded(edges, edges.size), 1.0, np.empty(SEARCH_TILE, np.uint32), segment)
-    starts, widths = np.concatenate([[low], edges]), np.diff(edges, prepend=low, append=high)
-    base = np.arange(SEGMENTS) * n // SEGMENTS
-    cells = np.diff(base, append=n) - 1
-    # Segments of no width hold equal values.
-    factor = np.divide(cells, widths, out=np.zeros(SEGMENTS), where=(widths > 1e-200) & (cells > 0))
-    if not _deal(x, segment, starts, base.astype(np.float64), factor, cell_of, end, out):
+    size = x.size
+    minimum, maximum = x[0], x[0]
+    for i in range(size):
+        minimum = x[i] if x[i] < minimum else minimum
+        maximum = x[i] if x[i] > maximum else maximum
+    if minimum == maximum:
+        for i in range(size):
+            out[i] = minimum
+        return True
+    for k in range(sample.size):
+        sample[k] = x[k * size // sample.size]
+    _insert(sample, size * size)
+    crowd, width = 0.0, (maximum - minimum) / sample.size
+    for k in range(1, sample.size):
+        gap = sample[k] - sample[k - 1]
+        crowd += width / gap if gap > 0.0 else 0.0
+    if crowd < MAX_CROWD * sample.size:
+        scale = (size - 1) / (maximum - minimum)
+        for i in range(size):
+            cell_of[i] = np.int32((x[i] - minimum) * scale)
+    else:
+        middle, spread = sample[0], maximum - minimum
+        for k in range(sample.size - CROWDED):
+            gap = sample[k + CROWDED] - sample[k]
+            if 0.0 < gap < spread:
+                middle, spread = sample[k + CROWDED // 2], gap
+        out[0], out[1], out[2] = spread, middle - minimum + spread, maximum - middle + spread
+        zero, below = bits[0], bits[1] - bits[0]
+        scale = (size - 1) / (below + bits[2] - bits[0])
+        for i in range(size):
+            out[i] = abs(x[i] - middle) + spread
+        for i in range(size):
+            distance = bits[i] - zero
+            cell_of[i] = np.int32((below + (distance if x[i] > middle else -distance)) * scale)
+    for cell in range(size + 1):
+        end[cell] = 0
+    for i in range(size):
+        end[cell_of[i] + 1] += 1
+    for cell in range(size):
+        end[cell + 1] += end[cell]
+    for i in range(size):
+        cell = cell_of[i]
+        out[end[cell]] = x[i]
+        end[cell] += 1
+    # Values are out of order inside their cells only; many to a cell means that cells do not help here.
+    return _insert(out, 6 * size)
+
+
+def _sort(x: Floats, room: Room) -> Floats:
+    """Sort a column in a fraction of the time of ``np.sort``, which does it where cells do not help."""
+    sample, cell_of, end, out = room
+    if not _deal(x, sample, cell_of, end, out, out.view(np.int64)):
         out.sort()
     return out
+
+
+def _room(size: int) -> Room:
+    return np.empty(min(size, SORT_SAMPLE)), np.empty(size, np.int32), np.empty(size + 1, np.int32), np.empty(size)
 
 
 @compiled
@@ -215,7 +230,7 @@ def choose_candidates(
 
     def task(k: int) -> None:
         size = n if rows is None else rows.size
-        room = np.empty(size), np.empty(size, np.int32), np.empty(size + 1, np.int32)
+        room = _room(size)
         for f in range(*parts[k]):
             column = columns[f] if rows is None else columns[f, rows]
             knots[f] = _knots_of_column(column, weights, total, highest, spans, max_knots, room)

@@ -39,59 +39,60 @@ class PruningPath:
 
 
 @compiled
-def _eliminate(factor, inverse, z, rss, prefixes, order, best_rss, members):  # type: ignore[no-untyped-def]
+def _eliminate(table, p, rss, prefixes, order, best_rss, members):  # type: ignore[no-untyped-def]
     """Drop one column after the other; best_rss[k] and members[k] are the best subset of k + 1 columns.
 
+    table : (M, M + p + M) the factor, z, and the inverse of the factor, transposed: rows of all three turn together
     order : the columns as they are arranged now; all arrays are changed
     """
-    size, p = z.shape
+    columns = len(table)
+    size, inverse = columns, columns + p
     while True:
         # All prefixes of this ordering are subsets; the shorter ones cost the entries of z that they leave out.
         reached = rss
         for k in range(size - 1, -1, -1):
             if (prefixes or k == size - 1) and reached < best_rss[k]:
                 best_rss[k] = reached
-                for j in range(order.size):
+                for j in range(columns):
                     members[k, order[j]] = j <= k
-            for j in range(p):
-                reached += z[k, j] * z[k, j]
+            for j in range(columns, inverse):
+                reached += table[k, j] * table[k, j]
         if size == 1:
             return
         weakest, min_cost = 1, np.inf
         for m in range(1, size):
             spread, cost = 0.0, 0.0
             for k in range(m, size):
-                spread += inverse[m, k] * inverse[m, k]
-            for j in range(p):
+                spread += table[k, inverse + m] * table[k, inverse + m]
+            for j in range(columns, inverse):
                 beta = 0.0
                 for k in range(m, size):
-                    beta += inverse[m, k] * z[k, j]
+                    beta += table[k, inverse + m] * table[k, j]
                 cost += beta * beta
-            if cost / spread < min_cost:
+            if cost < min_cost * spread:
                 weakest, min_cost = m, cost / spread
         # Move it to the end: neighbours change places, and a rotation makes the factor triangular again.
         for j in range(weakest, size - 1):
-            for i in range(j + 2):
-                factor[i, j], factor[i, j + 1] = factor[i, j + 1], factor[i, j]
-            order[j], order[j + 1] = order[j + 1], order[j]
-            a, b = factor[j, j], factor[j + 1, j]
-            length = math.hypot(a, b)
-            c, s = a / length, b / length
-            for k in range(j, size):
-                u, v = factor[j, k], factor[j + 1, k]
-                factor[j, k], factor[j + 1, k] = c * u + s * v, c * v - s * u
-            factor[j + 1, j] = 0.0
-            for k in range(p):
-                u, v = z[j, k], z[j + 1, k]
-                z[j, k], z[j + 1, k] = c * u + s * v, c * v - s * u
-            for k in range(size):
-                inverse[j, k], inverse[j + 1, k] = inverse[j + 1, k], inverse[j, k]
-            for i in range(size):
-                u, v = inverse[i, j], inverse[i, j + 1]
-                inverse[i, j], inverse[i, j + 1] = c * u + s * v, c * v - s * u
+            for first in (j, inverse + j):
+                for i in range(size):
+                    v = table[i, first]
+                    table[i, first] = table[i, first + 1]
+                    table[i, first + 1] = v
+            moved = order[j]
+            order[j] = order[j + 1]
+            order[j + 1] = moved
+            a, b = table[j, j], table[j + 1, j]
+            length = math.sqrt(a * a + b * b)
+            a /= length
+            b /= length
+            for k in range(table.shape[1]):
+                u, v = table[j, k], table[j + 1, k]
+                table[j, k] = a * u + b * v
+                table[j + 1, k] = a * v - b * u
+            table[j + 1, j] = 0.0
         size -= 1
-        for j in range(p):
-            rss += z[size, j] * z[size, j]
+        for j in range(columns, inverse):
+            rss += table[size, j] * table[size, j]
 
 
 def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
@@ -99,8 +100,8 @@ def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
     columns = len(path.factor)
     rss = np.full(columns, np.inf)
     members = np.zeros((columns, columns), dtype=np.bool_)
-    factor, inverse, z = path.factor.copy(), np.linalg.inv(path.factor), path.projection.copy()
-    _eliminate(factor, inverse, z, path.rss, prefixes, np.arange(columns), rss, members)
+    table = np.concatenate([path.factor, path.projection, np.linalg.inv(path.factor).T], axis=1)
+    _eliminate(table, path.projection.shape[1], path.rss, prefixes, np.arange(columns), rss, members)
     return PruningPath(
         members=members,
         rss=rss,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.forward import ForwardPass
+from knotwork.spline.forward import ForwardPass, triangular
 from knotwork.spline.moments.moments import RowSums, TermTable
 
 # The residual's products are exact to rounding, so each pass gains as many digits as the factor has: the second
@@ -38,9 +38,9 @@ class Refit:
 
 def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp]) -> Refit:
     """Fit the chosen columns of the forward pass (0 is the intercept) and polish the coefficients."""
-    rotation, factor = np.linalg.qr(path.factor[:, chosen])
-    inverse = np.linalg.inv(factor)
-    beta = inverse @ (rotation.T @ path.projection)
+    factor, projection = triangular(path.factor[:, chosen], path.projection)
+    inverse = np.asarray(np.linalg.inv(factor), np.float64)
+    beta = inverse @ projection
     terms = path.terms[chosen[1:] - 1]
     previous, rss = beta, np.full(beta.shape[1], np.inf)
     for _ in range(MAX_PASSES):

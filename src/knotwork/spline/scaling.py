@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from knotwork.arrays import CHUNK, Floats
-from knotwork.compute.compiled import compiled_reduction
 from knotwork.compute.workers import Workers, row_blocks
+
+# Values of a table that are turned into columns at a time.
+TILE_VALUES = 65_536
 
 
 @dataclass(frozen=True)
@@ -25,26 +27,19 @@ class Scaling:
     centre: Floats
 
 
-@compiled_reduction
-def _copy_columns(X, at, columns, low, high, total):  # type: ignore[no-untyped-def]
-    """Copy rows into columns from row ``at`` on; find minimum, maximum and sum of each on the way.
+def _copy_columns(X: NDArray[np.floating], columns: Floats, low: Floats, high: Floats, total: Floats) -> None:
+    """Copy rows (n, d) into columns (d, n); find minimum, maximum and sum of each on the way, (d,) each.
 
-    A tile of rows at a time: X is row-major. Tiles are summed on their own, so that few digits are lost.
+    A tile of rows at a time, which stays in the cache: X is row-major.
     """
-    for start in range(0, len(X), 256):
-        stop = len(X) if start + 256 > len(X) else start + 256
-        for f in range(X.shape[1]):
-            to = np.uint64(at + start)
-            for i in range(stop - start):
-                columns[f, to + np.uint64(i)] = X[start + i, f]
-            minimum, maximum, tile = low[f], high[f], 0.0
-            for i in range(stop - start):
-                x = columns[f, to + np.uint64(i)]
-                minimum = x if x < minimum else minimum
-                maximum = x if x > maximum else maximum
-                tile += x
-            low[f], high[f] = minimum, maximum
-            total[f] += tile
+    tile = max(256, TILE_VALUES // X.shape[1])
+    for start in range(0, len(X), tile):
+        part = columns[:, start : start + tile]
+        part[...] = X[start : start + tile].T
+        np.minimum(low, part.min(axis=1), out=low)
+        np.maximum(high, part.max(axis=1), out=high)
+        with np.errstate(over="ignore", invalid="ignore"):  # a mean that does not exist is replaced
+            total += part.sum(axis=1)
 
 
 def power_of_two_scale(width: ArrayLike) -> Floats:
@@ -72,16 +67,15 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
     def copy(k: int) -> None:
         for block in range(*parts[k]):
             first, last = blocks[block]
-            # One kind of table for the kernel, so that it is compiled once; other kinds are copied block by block.
-            rows = np.ascontiguousarray(X[first:last], np.float64)
-            _copy_columns(rows, first, columns, low[block], high[block], total[block])
+            _copy_columns(X[first:last], columns[:, first:last], low[block], high[block], total[block])
 
     workers.run(copy, len(parts))
     low, high = low.min(axis=0), high.max(axis=0)
     # Halved first: the difference of two large values of opposite sign may not exist.
     scale = power_of_two_scale(high / 2 - low / 2)
     # Any centre inside the data is right; the mean loses the fewest digits. It may have overflowed, or weights differ.
-    mean = np.clip(np.nan_to_num(total.sum(axis=0) / n, nan=0.0), low, high)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = np.clip(np.nan_to_num(total.sum(axis=0) / n, nan=0.0), low, high)
     centre = mean * scale
 
     def centre_and_scale(k: int) -> None:

@@ -69,7 +69,7 @@ def _full_column_sums(x: Floats, w: Floats, y: Floats) -> Floats:
 def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, side, value, table):  # type: ignore[no-untyped-def]
     """Per bin: Σ w·b and Σ w·b·x for both hinges b of feature ``split`` at ``knot``.
 
-    A row is above the knot or below it (the first and the second half of the table), so two columns cost one pass.
+    A row is below the knot or above it (the first and the second half of the table), so two columns cost one pass.
     side, value : room for a tile
     """
     bins = np.uint32(offsets[-1])
@@ -80,7 +80,7 @@ def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, side, va
         for i in range(n):
             b = columns[split, at + np.uint64(i)] - knot
             value[i] = abs(b) * (1.0 if unit else w[at + np.uint64(i)])
-            side[i] = bins if b < 0.0 else np.uint32(0)
+            side[i] = np.uint32(0) if b < 0.0 else bins
         for f in range(features[0], features[1]):
             base = np.uint32(offsets[f])
             if offsets[f + 1] - offsets[f] > 1:
@@ -146,43 +146,40 @@ def _suffix_products(tables, first, offsets, knots, out):  # type: ignore[no-unt
 
 
 @compiled_reduction
-def _residual_sums(columns, y, w, begin, feature, knot, sign, slope, product, intercept, coef, rows, r, b, rss, dots):  # type: ignore[no-untyped-def]
-    """Add the residual's products, see :class:`Residual`, on some rows; r and b (M, ·) are room for a tile."""
-    terms = len(coef)
+def _residual_sums(columns, y, w, begin, feature, lines, product, coef, rows, r, b, dots):  # type: ignore[no-untyped-def]
+    """Add the residual's products, see :class:`Residual`, on some rows.
+
+    lines : (·, 3) knot, slope and floor of each hinge; r and b : room for a tile, b (2 + M, ·) behind r and a one
+    coef : (2 + M, p) 0 and the intercept first; dots : (2 + M, p) the first row for the RSS
+    """
     for start in range(rows[0], rows[1], RESIDUAL_TILE):
         n, at = rows[1] - start if start + RESIDUAL_TILE > rows[1] else RESIDUAL_TILE, np.uint64(start)
-        for m in range(terms):
+        for m in range(begin.size - 1):
             for i in range(n):
-                b[m, i] = 1.0 if product else np.inf
+                b[m + 2, i] = 1.0 if product else np.inf
             for h in range(begin[m], begin[m + 1]):
-                f, t, a = feature[h], knot[h], slope[h] * (sign[h] if sign[h] != 0 else 1)
-                floor = 0.0 if sign[h] != 0 else -np.inf
+                f, t, a, floor = feature[h], lines[h, 0], lines[h, 1], lines[h, 2]
                 for i in range(n):
                     v = a * (columns[f, at + np.uint64(i)] - t)
                     v = v if v > floor else floor
                     if product:
-                        b[m, i] *= v
+                        b[m + 2, i] *= v
                     else:
-                        b[m, i] = v if v < b[m, i] else b[m, i]
+                        b[m + 2, i] = v if v < b[m + 2, i] else b[m + 2, i]
         for k in range(len(y)):
             for i in range(n):
-                r[i] = y[k, at + np.uint64(i)] - intercept[k]
-            for m in range(terms):
+                r[i] = y[k, at + np.uint64(i)]
+            for m in range(1, len(b)):
                 for i in range(n):
                     r[i] -= coef[m, k] * b[m, i]
-            squares, total = 0.0, 0.0
             for i in range(n):
-                weighted = r[i] * w[at + np.uint64(i)] if w.size > 0 else r[i]
-                squares += weighted * r[i]
-                total += weighted
-                r[i] = weighted
-            rss[k] += squares
-            dots[0, k] += total
-            for m in range(terms):
+                b[0, i] = r[i]
+                r[i] *= w[at + np.uint64(i)] if w.size > 0 else 1.0
+            for m in range(len(b)):
                 total = 0.0
                 for i in range(n):
                     total += r[i] * b[m, i]
-                dots[1 + m, k] += total
+                dots[m, k] += total
 
 
 class CpuRows:
@@ -254,7 +251,7 @@ class CpuRows:
         )
 
     def pair_products(self, feature: int, knot: float) -> Floats:
-        """Products of (x − t)₊ and of (t − x)₊ with every candidate: (2, C), one pass."""
+        """Products of (t − x)₊ and of (x − t)₊ with every candidate: (2, C), one pass."""
         return self._histogram(2, [(_pair_sums, feature, knot)])
 
     def products(self, terms: TermTable) -> Floats:
@@ -305,17 +302,21 @@ class CpuRows:
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""
         p, n = self._y.shape
-        rss = np.zeros((len(self._blocks), p))
-        dots = np.zeros((len(self._blocks), 1 + len(coef), p))
+        dots = np.zeros((len(self._blocks), 2 + len(coef), p))
         parts = self._workers.split(len(self._blocks), work=n * len(coef) * p // 4)
+        lines = np.empty((terms.feature.size, 3))
+        lines[:, 0], lines[:, 1] = terms.knot, terms.slope * np.where(terms.sign == 0, 1, terms.sign)
+        lines[:, 2] = np.where(terms.sign == 0, -np.inf, 0.0)
+        factors = np.concatenate([np.zeros((1, p)), intercept[None], coef])
 
         def task(k: int) -> None:
-            room = np.empty(RESIDUAL_TILE), np.empty((len(coef), RESIDUAL_TILE))
+            r, b = np.empty(RESIDUAL_TILE), np.ones((2 + len(coef), RESIDUAL_TILE))
             for block in range(*parts[k]):
                 _residual_sums(
-                    self._columns, self._y, self._weights, terms.start, terms.feature, terms.knot, terms.sign,
-                    terms.slope, terms.product, intercept, coef, self._blocks[block], *room, rss[block], dots[block],
+                    self._columns, self._y, self._weights, terms.start, terms.feature, lines, terms.product, factors,
+                    self._blocks[block], r, b, dots[block],
                 )  # fmt: skip
 
         self._workers.run(task, len(parts))
-        return Residual(rss=rss.sum(axis=0), dots=dots.sum(axis=0))
+        found = dots.sum(axis=0)
+        return Residual(rss=found[0], dots=found[1:])

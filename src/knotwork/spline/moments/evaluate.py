@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from knotwork.arrays import Floats
+from knotwork.compute.compiled import compiled_reduction
 from knotwork.spline.moments.moments import TermTable
 
 # Rows that stay in the cache while all hinges of a term pass over them.
 TILE = 16_384
+
+
+@compiled_reduction
+def _combine(x, knot, factor, first, product, out):  # type: ignore[no-untyped-def]
+    """Write a hinge (the feature itself if the factor is 0), or combine it with what the hinges before it made."""
+    for i in range(x.size):
+        v = (x[i] - knot) * factor if factor != 0.0 else x[i] - knot
+        v = v if v > 0.0 or factor == 0.0 else 0.0
+        if first:
+            out[i] = v
+        elif product:
+            out[i] *= v
+        else:
+            out[i] = v if v < out[i] else out[i]
 
 
 def evaluate_term(columns: Floats, terms: TermTable, m: int, out: Floats) -> None:
@@ -18,14 +31,7 @@ def evaluate_term(columns: Floats, terms: TermTable, m: int, out: Floats) -> Non
         out[:] = 1.0
     fields = terms.feature, terms.knot, terms.sign * terms.slope
     hinges = list(zip(*(field[first:last].tolist() for field in fields), strict=True))
-    combine = np.multiply if terms.product else np.minimum
     for start in range(0, out.size, TILE):
-        rows, values = slice(start, start + TILE), out[start : start + TILE]
+        values = out[start : start + TILE]
         for h, (f, knot, factor) in enumerate(hinges):
-            own = np.subtract(columns[f, rows], knot, out=values if h == 0 else None)
-            if factor != 0:
-                if factor != 1:
-                    own *= factor
-                np.maximum(own, 0.0, out=own)
-            if h > 0:
-                combine(values, own, out=values)
+            _combine(columns[f, start : start + TILE], knot, factor, h == 0, terms.product, values)

@@ -166,7 +166,7 @@ class RowSums(Protocol):
         ...
 
     def pair_products(self, feature: int, knot: float) -> Floats:
-        """Products of (x − t)₊ and of (t − x)₊ with every candidate: (2, C), one pass."""
+        """Products of (t − x)₊ and of (x − t)₊ with every candidate: (2, C), one pass."""
         ...
 
     def products(self, terms: TermTable) -> Floats:
