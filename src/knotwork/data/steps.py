@@ -83,13 +83,16 @@ def known_scaler(step: Any) -> Affine | None:
 
 @dataclass(frozen=True)
 class _Value:
-    """One column as it goes through the steps: a column of the table, or the indicator of one of its categories."""
+    """One column as it goes through the steps: a column of the table, or the indicator of one of its categories.
+
+    Numbers of several steps are joined in extended precision: far from zero, offsets nearly cancel.
+    """
 
     column: int
     category: int | None = None
-    centre: float = 0.0
-    factor: float = 1.0
-    offset: float = 0.0
+    centre: np.longdouble = np.longdouble(0)
+    factor: np.longdouble = np.longdouble(1)
+    offset: np.longdouble = np.longdouble(0)
 
     @property
     def untouched(self) -> bool:
@@ -99,8 +102,16 @@ class _Value:
     def through(self, centre: float, factor: float, offset: float) -> _Value:
         """Return what an affine step makes of it."""
         if (self.factor, self.offset) == (1.0, 0.0):
-            return replace(self, centre=self.centre + centre, factor=factor, offset=offset)
+            return replace(
+                self, centre=self.centre + centre, factor=np.longdouble(factor), offset=np.longdouble(offset)
+            )
         return replace(self, factor=self.factor * factor, offset=(self.offset - centre) * factor + offset)
+
+    @property
+    def numbers(self) -> tuple[float, float, float]:
+        """Centre, factor and offset as floats: the centre is what becomes 0, the offset what rounding it leaves."""
+        centre = float(self.centre - self.offset / self.factor)
+        return centre, float(self.factor), float(self.offset + (centre - self.centre) * self.factor)
 
 
 class _Table:
@@ -173,8 +184,8 @@ def _encoder_and_inputs(table: _Table, features: list[_Value]) -> tuple[TableEnc
     ]
     starts = np.cumsum([0, *(len(column.feature_names) for column in columns)])
     place = np.array([starts[v.column] + (v.category or 0) for v in features], dtype=np.intp)
-    numbers_of = (np.array([getattr(v, key) for v in features]) for key in ("centre", "factor", "offset"))
-    return TableEncoder(tuple(columns)), Inputs(place, Affine(*numbers_of), int(starts[-1]))
+    centre, factor, offset = np.array([v.numbers for v in features]).reshape(-1, 3).T
+    return TableEncoder(tuple(columns)), Inputs(place, Affine(centre, factor, offset), int(starts[-1]))
 
 
 def _after(name: str, step: Any, values: list[_Value], table: _Table) -> list[_Value]:
