@@ -97,11 +97,11 @@ class _Value:
     @property
     def untouched(self) -> bool:
         """Whether this is the column of the table as it came."""
-        return self.category is None and (self.centre, self.factor, self.offset) == (0.0, 1.0, 0.0)
+        return self.category is None and self.centre == 0 and self.factor == 1 and self.offset == 0
 
     def through(self, centre: float, factor: float, offset: float) -> _Value:
         """Return what an affine step makes of it."""
-        if (self.factor, self.offset) == (1.0, 0.0):
+        if self.factor == 1 and self.offset == 0:
             return replace(
                 self, centre=self.centre + centre, factor=np.longdouble(factor), offset=np.longdouble(offset)
             )
