@@ -459,7 +459,7 @@ def test_pipelines_are_explained_in_their_own_columns(fit, tmp_path, name):
 def test_a_link_is_the_scale_of_the_explanation(fit):
     model, X, y = fit("sqrt, pipeline")
     explanation = kw.explain(model, X, pd.Series(y, name="price"))
-    assert explanation.subject.outputs == ("sqrt(y)",)
+    assert explanation.subject.output_names == ("sqrt(y)",)
     assert explanation.rows.response == "sqrt(price)"
     rmse = np.sqrt(np.mean((np.sqrt(model.predict(X)) - np.sqrt(y)) ** 2))
     assert explanation.quality.loc["spline", "RMSE"] == pytest.approx(rmse)
@@ -471,7 +471,7 @@ def test_a_scaled_response_is_explained_as_it_was_given(fit):
     for name in ("scaled response", "scaled response, net"):
         model, X, y = fit(name)
         explanation = kw.explain(model, X, y)
-        assert explanation.subject.outputs == ("y",)
+        assert explanation.subject.output_names == ("y",)
         table = explanation.quality
         assert table.iloc[-2]["RMSE"] == pytest.approx(np.sqrt(np.mean((model.predict(X) - y) ** 2)))
         if "validation RMSE" in table:

@@ -218,7 +218,7 @@ def test_outputs_of_a_classifier_are_log_odds(tmp_path):
     good = (y > 5).map({True: "good", False: "bad"})
     model = Classes(kw.MarsRegressor().fit(X, 4.0 * (y > 5) - 2), ["bad", "good"])
     explanation = kw.explain(model, X, good)
-    assert explanation.subject.outputs == ("log-odds of good",)
+    assert explanation.subject.output_names == ("log-odds of good",)
     chance = 1 / (1 + np.exp(-model.spline_(X)))
     loss = -np.log(np.where(good == "good", chance, 1 - chance)).mean()
     assert explanation.quality.loc["spline", "log loss"] == pytest.approx(loss)

@@ -18,6 +18,8 @@ from knotwork.arrays import Floats
 from knotwork.data.table import Column, TableEncoder
 from knotwork.errors import DataError
 
+ZERO, ONE = np.longdouble(0), np.longdouble(1)
+
 
 @dataclass(frozen=True)
 class Affine:
@@ -90,9 +92,9 @@ class _Value:
 
     column: int
     category: int | None = None
-    centre: np.longdouble = np.longdouble(0)
-    factor: np.longdouble = np.longdouble(1)
-    offset: np.longdouble = np.longdouble(0)
+    centre: np.longdouble = ZERO
+    factor: np.longdouble = ONE
+    offset: np.longdouble = ZERO
 
     @property
     def untouched(self) -> bool:

@@ -86,7 +86,7 @@ def _short(values: Any) -> Any:
 
 
 def _response(subject: Subject, rows: Rows | None) -> str:
-    return rows.response if rows is not None and rows.response != "y" else ", ".join(subject.outputs)
+    return rows.response if rows is not None and rows.response != "y" else ", ".join(subject.output_names)
 
 
 def _meta(explanation: Explanation) -> dict[str, Any]:
@@ -110,15 +110,15 @@ def _meta(explanation: Explanation) -> dict[str, Any]:
         place = list(table.index).index(name)
         for column, value in zip(table.columns[:2], table.to_numpy()[place, :2], strict=True):
             add(f"{column}, these rows", float(value))
-    elif subject.fit is not None and subject.classes is None:
-        add("R², training rows", subject.fit.quality.rsq)
+    elif subject.search is not None and subject.classes is None:
+        add("R², training rows", subject.search.quality.rsq)
     partial = explanation.curves == "partial"
     return {
         "version": __version__,
         "kind": f"{subject.kind} report",
         "response": response,
         "headline": f"What {response} depends on",
-        "outputs": subject.outputs,
+        "outputs": subject.output_names,
         "figures": figures,
         "formula": str(subject.spline) if subject.spline is not None else None,
         "effects": (

@@ -57,13 +57,13 @@ def contributions(subject: Subject, rows: Rows | None, matrix: Floats) -> Contri
 def _spline_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
     spline, encoder = subject.spline, subject.encoder
     assert spline is not None
-    if rows is None and subject.fit is None:
+    if rows is None and subject.search is None:
         around = np.zeros((1, len(spline.terms)))  # nothing is known about the data: around the intercept
     else:
         around = spline.basis(matrix_of(encoder, background(subject, rows)))
     means = around.mean(axis=0)
     centred = spline.basis(matrix) - means
-    values = np.zeros((len(matrix), len(encoder.columns), len(subject.outputs)))
+    values = np.zeros((len(matrix), len(encoder.columns), len(subject.output_names)))
     interactions: dict[str, Floats] = {}
     for m, term in enumerate(spline.terms):
         part = np.outer(centred[:, m], spline.coef[m])
@@ -75,7 +75,7 @@ def _spline_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contri
             interactions[name] = interactions.get(name, 0.0) + part
     base = spline.intercept + means @ spline.coef
     prediction = subject.evaluate_spline(matrix)
-    return Contributions(subject.columns, subject.outputs, base, values, interactions, prediction)
+    return Contributions(subject.columns, subject.output_names, base, values, interactions, prediction)
 
 
 def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
@@ -86,7 +86,7 @@ def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contr
     around = background(subject, rows)
     codes = codes_of(subject.encoder, matrix)
     base = subject.evaluate_network(matrix_of(subject.encoder, around)).mean(axis=0)
-    values = np.empty((len(matrix), codes.shape[1], len(subject.outputs)))
+    values = np.empty((len(matrix), codes.shape[1], len(subject.output_names)))
     for c in range(codes.shape[1]):
         # Rows often share a value: each distinct one is evaluated once.
         distinct, place = np.unique(codes[:, c], return_inverse=True)
@@ -97,4 +97,4 @@ def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contr
             values[place == k, c] = mean - base
     prediction = subject.evaluate_network(matrix)
     rest = prediction - base - values.sum(axis=1)
-    return Contributions(subject.columns, subject.outputs, base, values, {"interaction": rest}, prediction)
+    return Contributions(subject.columns, subject.output_names, base, values, {"interaction": rest}, prediction)

@@ -88,9 +88,9 @@ def background(subject: Subject, rows: Rows | None) -> Floats:
         if len(rows) <= BACKGROUND:
             return rows.codes
         return rows.codes[np.sort(np.random.default_rng(0).choice(len(rows), BACKGROUND, replace=False))]
-    if subject.fit is None:
+    if subject.search is None:
         raise DataError(f"the effects of a {subject.kind} are drawn over data, got no X; pass explain(model, X)")
-    return codes_of(subject.encoder, subject.fit.coordinates.x_centre[None])
+    return codes_of(subject.encoder, subject.search.coordinates.x_centre[None])
 
 
 def effects(subject: Subject, rows: Rows | None, curves: str = "partial") -> dict[str, Effect]:
@@ -118,7 +118,7 @@ def _effect(subject: Subject, rows: Rows | None, around: Floats, c: int, curves:
         counts, edges = np.histogram(rows.codes[:, c], bins=BINS)
     return Effect(
         column=column.name,
-        outputs=subject.outputs,
+        outputs=subject.output_names,
         grid=grid,
         categories=None if column.categories is None else tuple(str(v) for v in column.categories),
         spline=curve(subject.evaluate_spline) if subject.spline is not None else None,
@@ -144,9 +144,9 @@ def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
     if rows is not None:
         low, high = rows.codes[:, c].min(), rows.codes[:, c].max()
     else:
-        assert subject.fit is not None
+        assert subject.search is not None
         f = subject.encoder.source.index(c)
-        centre, std = subject.fit.coordinates.x_centre[f], subject.fit.coordinates.x_scale[f]
+        centre, std = subject.search.coordinates.x_centre[f], subject.search.coordinates.x_scale[f]
         low, high = min([centre - 2 * std, *knots]), max([centre + 2 * std, *knots])
     inside = knots[(knots > low) & (knots < high)]
     return np.unique(np.concatenate([np.linspace(low, high, POINTS), inside]))
@@ -176,7 +176,7 @@ def _accumulated(function: Function, subject: Subject, codes: Floats, c: int, gr
     x = codes[:, c]
     edges = np.unique(np.quantile(x, np.linspace(0, 1, POINTS)))
     if len(edges) < 2:
-        return np.zeros((len(grid), len(subject.outputs)))
+        return np.zeros((len(grid), len(subject.output_names)))
     bins = np.clip(np.searchsorted(edges, x, side="left") - 1, 0, len(edges) - 2)
     low, high = codes.copy(), codes.copy()
     low[:, c], high[:, c] = edges[bins], edges[bins + 1]

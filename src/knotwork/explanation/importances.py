@@ -35,7 +35,7 @@ def importances(subject: Subject, rows: Rows | None, random_state: int | None = 
     measures: dict[str, Floats] = {}
     if rows is not None and rows.y is not None:
         measures["permutation"] = _permutation(subject, rows, random_state)
-    if subject.fit is not None:
+    if subject.search is not None:
         measures |= _subsets(subject)
     spread = _spread(subject, rows)
     if spread is not None:
@@ -57,14 +57,14 @@ def _spread(subject: Subject, rows: Rows | None) -> Floats | None:
         return None
     if rows is not None:
         sizes = spline.basis(rows.matrix).std(axis=0) * np.linalg.norm(spline.coef, axis=1)
-    elif subject.fit is not None and subject.fit.spline.terms == spline.terms:
-        search = subject.fit.standardised
+    elif subject.search is not None and subject.search.spline.terms == spline.terms:
+        search = subject.search.standardised
         # The triangular factor of [1, B] holds each centred column's norm below its first row.
         factor = np.linalg.inv(search.refit.inverse)[1:, 1:]
-        std = np.linalg.norm(factor, axis=0) / np.sqrt(subject.fit.selection.observations)
+        std = np.linalg.norm(factor, axis=0) / np.sqrt(subject.search.selection.observations)
         sizes = std * np.linalg.norm(search.refit.coef, axis=1) * np.sqrt(search.rss_unit)
         # A classifier has the terms of its search with other coefficients.
-        own, searched = (np.linalg.norm(s.coef, axis=1) for s in (spline, subject.fit.spline))
+        own, searched = (np.linalg.norm(s.coef, axis=1) for s in (spline, subject.search.spline))
         sizes = np.divide(sizes * own, searched, out=np.zeros_like(sizes), where=searched > 0)
     else:
         return None
@@ -75,7 +75,7 @@ def _spread(subject: Subject, rows: Rows | None) -> Floats | None:
 
 
 def _subsets(subject: Subject) -> dict[str, Floats]:
-    fit = subject.fit
+    fit = subject.search
     assert fit is not None
     path, terms = fit.standardised.pruning, fit.selection.forward_terms
     used = np.zeros((len(terms), len(subject.columns)), dtype=bool)

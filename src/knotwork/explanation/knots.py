@@ -39,9 +39,9 @@ def knots(subject: Subject, rows: Rows | None) -> tuple[KnotRows, ...]:
         raise DataError(f"a {subject.kind} without a spline has no knots; fit it with start='spline'")
     names = spline.feature_names
     if rows is None:
-        if subject.fit is None:
+        if subject.search is None:
             raise DataError(f"a {subject.kind} does not keep its training rows, got no X; pass explain(model, X)")
-        found = [KnotRows(k.feature, names[k.feature], k.value, k.count, k.rows) for k in subject.fit.knots]
+        found = [KnotRows(k.feature, names[k.feature], k.value, k.count, k.rows) for k in subject.search.knots]
         return tuple(sorted(found, key=lambda k: (k.feature, k.value)))
     keys = sorted({(h.feature, h.knot) for term in spline.terms for h in hinges_of(term)})
     result = []

@@ -69,8 +69,8 @@ def plot_effects(explanation: Explanation, columns: list[str] | None, output: in
     unknown = [name for name in columns if name not in effects]
     if unknown:
         raise DataError(f"columns must be among those of the table, got {unknown[0]!r}; there are {', '.join(effects)}")
-    if not 0 <= output < len(explanation.subject.outputs):
-        raise DataError(f"output must be 0 to {len(explanation.subject.outputs) - 1}, got {output}")
+    if not 0 <= output < len(explanation.subject.output_names):
+        raise DataError(f"output must be 0 to {len(explanation.subject.output_names) - 1}, got {output}")
     count = -(-len(columns) // COLUMNS)
     width = min(COLUMNS, len(columns))
     axes: np.ndarray[Any, Any] = _pyplot().subplots(

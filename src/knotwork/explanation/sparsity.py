@@ -73,7 +73,7 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, model: Any) -> 
         raise DataError(f"threshold must not be negative, got {threshold!r}")
     coordinates = coordinates_for(subject, rows)
     smaller = shrink_chain(threshold_chain(subject.network, coordinates, threshold))
-    module = subject.parts.module
+    module = subject.module
     place = (torch.get_default_dtype(), torch.device("cpu")) if module is None else placement(module)
     built = build(smaller, *place)
     errors = change = None
@@ -84,7 +84,7 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, model: Any) -> 
         change = float(np.abs(old - new).max())
         errors = (error(subject, old, rows), error(subject, new, rows)) if rows.y is not None else None
     twin = None
-    if module is not None and model is subject.parts.estimator:
+    if module is not None and model is subject.estimator:
         from knotwork.network.train.loop import History
 
         twin = copy.copy(model)

@@ -8,8 +8,8 @@ move, permute and read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,49 +19,20 @@ from knotwork.data.links import LINKS, link_named
 from knotwork.data.table import Column, TableEncoder, as_frame, require_finite
 from knotwork.errors import DataError
 from knotwork.network.resolve import Resolved, resolve
-from knotwork.spline.model import Spline, Term
-
-if TYPE_CHECKING:
-    from knotwork.data.coordinates import Coordinates
-    from knotwork.network.chain import Chain
-    from knotwork.network.train.loop import History
-    from knotwork.spline.result import SplineFit
+from knotwork.spline.model import Term
 
 
-@dataclass(frozen=True)
-class Subject:
-    """A model taken apart, as explanations want it.
+@dataclass(frozen=True, kw_only=True)
+class Subject(Resolved):
+    """A model taken apart, as explanations want it: a network for whatever is no spline, and names.
 
-    kind : the class of the model, or of the estimator inside it
-    spline : the spline, or what a network began as; None for a network from a random start
-    fit : the record of the least squares that found a spline's terms, where there is one
-    network, start : the trained network and the one before training
-    coordinates, history : of the training
     encoder : of the table's columns that features come from; table : of all its columns, from the table to the matrix
-    named : whether the model was fitted to a table with column names
-    outputs : names of the p outputs; classes : the labels of a classifier, whose outputs are log-odds
-    link : explanations are of link(y)
-    parts : the model taken apart
+    output_names : of the p outputs
     """
 
-    kind: str
     encoder: TableEncoder
     table: TableEncoder
-    outputs: tuple[str, ...]
-    parts: Resolved
-    spline: Spline | None = None
-    fit: SplineFit | None = None
-    network: Chain | None = None
-    start: Chain | None = None
-    coordinates: Coordinates | None = None
-    history: History | None = None
-    named: bool = False
-    classes: tuple[Any, ...] | None = None
-    link: str = "identity"
-
-    def __call__(self, matrix: Floats) -> Floats:
-        """Evaluate the network if there is one, else the spline: (N, d) → (N, p)."""
-        return self.evaluate_network(matrix) if self.network is not None else self.evaluate_spline(matrix)
+    output_names: tuple[str, ...]
 
     def evaluate_spline(self, matrix: Floats) -> Floats:
         """Evaluate the spline: (N, d) → (N, p)."""
@@ -112,23 +83,13 @@ def read_model(model: Any) -> Subject:
     if encoder is None:
         assert network is not None
         encoder = TableEncoder(tuple(Column(f"x{k}") for k in range(network.inputs)))
-    return Subject(
-        kind=parts.kind,
+    known = {field.name: getattr(parts, field.name) for field in fields(parts)}
+    known |= {
+        "network": network,
         # Columns that no feature comes from explain nothing.
-        encoder=TableEncoder(tuple(c for c in encoder.columns if c.categories is None or c.categories)),
-        outputs=_output_names(parts.outputs, parts.classes, parts.link),
-        spline=parts.spline,
-        fit=parts.search,
-        network=network,
-        start=parts.start,
-        coordinates=parts.coordinates,
-        history=parts.history,
-        named=parts.named,
-        classes=parts.classes,
-        link=parts.link,
-        table=encoder,
-        parts=parts,
-    )
+        "encoder": TableEncoder(tuple(c for c in encoder.columns if c.categories is None or c.categories)),
+    }
+    return Subject(**known, table=encoder, output_names=_output_names(parts.outputs, parts.classes, parts.link))
 
 
 def _output_names(count: int, classes: Sequence[Any] | None, link: str) -> tuple[str, ...]:
@@ -189,14 +150,14 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
         values = values.astype(np.float64).reshape(rows, -1)
     except ValueError:
         raise DataError(f"y must hold numbers, got {values.dtype}; convert it to numbers first") from None
-    if values.shape[1] != len(subject.outputs):
-        raise DataError(f"y must have {len(subject.outputs)} output(s) like the model, got {values.shape[1]}")
+    if values.shape[1] != len(subject.output_names):
+        raise DataError(f"y must have {len(subject.output_names)} output(s) like the model, got {values.shape[1]}")
     return _linked(values, subject), link_named(subject.link, name or "y")
 
 
 def _linked(values: Floats, subject: Subject) -> Floats:
     """Return responses (N, p) on the scale of the subject's link."""
-    require_finite(values, subject.outputs, what="response")
+    require_finite(values, subject.output_names, what="response")
     with np.errstate(all="ignore"):
         linked: Floats = LINKS[subject.link][0](values)
     lost = np.flatnonzero(~np.isfinite(linked).all(axis=1))
