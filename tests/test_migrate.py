@@ -9,7 +9,7 @@ from knotwork import io, migrate
 from knotwork.errors import DataError
 from tests.saved.make import HERE
 
-VERSION_1 = HERE / "0.1.0"
+VERSION_1 = HERE / "0.1.0-schema-1"
 
 
 def model_of(name):

@@ -42,9 +42,10 @@ def assert_close(found, stored, rtol):
     np.testing.assert_allclose(found, stored, rtol=rtol, atol=rtol * scale)
 
 
-def test_there_are_saved_versions():
-    assert {folder.parent.name for folder in SAVED} >= {"0.1.0"}
-    assert len(SAVED) >= 22
+def test_there_are_saved_models_of_every_schema():
+    schemas = {json.loads((folder / io.DOCUMENT).read_text())["schema"] for folder in SAVED}
+    assert schemas == set(range(1, io.SCHEMA + 1))
+    assert len(SAVED) >= 22 * io.SCHEMA
 
 
 def test_it_predicts_what_it_did(folder, expected):

@@ -1,7 +1,7 @@
 """Make the folder of this version: small models as save writes them, and what they predict.
 
-Every release gets a folder, named after ``knotwork.__version__``, and later versions must load what is in it. Run from
-the repository's root, with PYTHONPATH at the sources of the version to save from if it is not the installed one:
+Every release and every schema gets a folder, named after both, and later versions must load what is in it. Run from the
+repository's root, with PYTHONPATH at the sources of the version to save from if it is not the installed one:
 
     .venv/bin/python -m tests.saved.make
 
@@ -22,6 +22,7 @@ import torch
 from torch import nn
 
 import knotwork as kw
+from knotwork.migrate import SCHEMA
 
 HERE = Path(__file__).parent
 ROWS = 60
@@ -133,7 +134,7 @@ def write(name: str, folder: Path) -> None:
 
 
 def main() -> None:
-    home = HERE / kw.__version__
+    home = HERE / f"{kw.__version__}-schema-{SCHEMA}"
     if home.exists():
         sys.exit(
             f"the models of a version are made once, {home} is there already; raise __version__ for a release, or "
