@@ -13,6 +13,10 @@ class DataError(KnotworkError, ValueError):
     """A table, a response or a weight that cannot be fitted or predicted as it is."""
 
 
+class FileError(KnotworkError, OSError):
+    """A file that cannot be read or written: no room on the disk, no permission. What was there is unchanged."""
+
+
 class MissingPackage(KnotworkError, ImportError):
     """A package that this step needs, and that knotwork does without otherwise."""
 

@@ -13,6 +13,7 @@ runtime of operator set 17 runs it.
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import os
 import warnings
@@ -120,7 +121,7 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = 
     _require_dtype(dtype)
     proto = _graph(subject, dtype)
     onnx.checker.check_model(proto, full_check=True)
-    with atomic_file(Path(path)) as fresh:
+    with atomic_file(path) as fresh:
         onnx.save(proto, fresh)
         session = onnxruntime.InferenceSession(fresh, providers=["CPUExecutionProvider"])
         return _check(subject, dtype, Path(path), lambda rows: session.run(None, {"features": rows})[0])
@@ -138,8 +139,11 @@ def export_torch(model: Any, path: str | os.PathLike[str], *, dtype: Precision =
     del net.conversion  # no part of the program
     example = torch.zeros(3, subject.inputs, dtype=getattr(torch, dtype))
     program = torch.export.export(net, (example,), dynamic_shapes=({0: torch.export.Dim("rows")},))
-    with atomic_file(Path(path)) as fresh:
-        torch.export.save(program, fresh, extra_files={"knotwork.json": json.dumps(subject.about)})
+    # Written by ourselves: torch says nothing that can be understood about a full disk.
+    content = io.BytesIO()
+    torch.export.save(program, content, extra_files={"knotwork.json": json.dumps(subject.about)})
+    with atomic_file(path) as fresh:
+        fresh.write_bytes(content.getbuffer())
         module = torch.export.load(fresh).module()
 
         def run(rows: NDArray[Any]) -> NDArray[Any]:

@@ -1,44 +1,42 @@
-"""Models as two files: ``model.json`` says what a model is made of, ``model.safetensors`` holds its arrays.
+"""Models as two files: ``model.json`` says what a model is made of, a safetensors file next to it holds its arrays.
 
 What comes back is the same bit for bit. Loading runs nothing that it finds in a file: kinds, classes and layers come
 from the tables in ``serial``, and every other name is refused. Only networks need torch. Models of earlier versions are
-brought to the present schema first, by ``migrate``.
+brought to the present schema first, by ``serial/migrate.py``.
 
-``model.json`` carries the digest of the arrays that belong to it, and renaming it is the last step of a save. Whenever
-a save is cut short, the folder holds the model from before or the new one, never a mixture.
+Whenever a save is cut short, the folder holds the model from before or the new one, never a mixture; a reader finds one
+of the two. A changed or damaged file is refused, whatever was changed.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import safetensors.numpy
 from numpy.typing import NDArray
-from safetensors import SafetensorError
 
-from knotwork import __version__
 from knotwork.errors import DataError
-from knotwork.migrate import SCHEMA, migrate
 from knotwork.network.resolve import is_wrapper
-from knotwork.serial import ARRAYS, DOCUMENT, KINDS, Reader, Writer, name_in, not_as_written, require_known
+from knotwork.serial.document import Arrays, write_document
+from knotwork.serial.folder import read_model, require_free, write_model
+from knotwork.serial.migrate import SCHEMA, migrate
+from knotwork.serial.reader import Reader
+from knotwork.serial.tables import KINDS, NotAsWritten, name_in, not_as_written
+from knotwork.serial.writer import Writer
 
-# The arrays of the model that is being replaced, until model.json no longer asks for them.
-PREVIOUS = ".model.previous.safetensors"
 
-
-def save(model: Any, path: str | os.PathLike[str]) -> None:
-    """Write a model into a folder, which is made if need be; a model that is there already is replaced.
+def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write a model into a folder, which is made if need be.
 
     Parameters
     ----------
     model : Spline, LatticePWL, MaxSum, a fitted estimator of knotwork, or nn.Sequential of Linear, Scaling, Dropout,
         Identity, Flatten and the activations that a network of knotwork may have
-    path : folder; it gets ``model.json`` and ``model.safetensors``
+    path : folder; it gets ``model.json`` and a safetensors file. Other files in it stay as they are
+    overwrite : whether a model of knotwork that is there already may be replaced; nothing else ever is
 
     Examples
     --------
@@ -61,18 +59,23 @@ def save(model: Any, path: str | os.PathLike[str]) -> None:
             f"save takes one of {', '.join(KINDS)} and no class derived from them, got {type(model).__name__}; "
             f"save the part of it that is one of these"
         )
+    folder = Path(path)
+    require_free(folder, overwrite)
     writer = Writer()
     body = writer.value(model, "")
+    _require_readable(body, writer.arrays)
     arrays = safetensors.numpy.save(writer.arrays)
-    document = {
-        "format": "knotwork",
-        "schema": SCHEMA,
-        "version": __version__,
-        "kind": kind,
-        "digest": _digest(arrays),
-        "model": body,
-    }
-    _write(Path(path), json.dumps(document, indent=1, allow_nan=False).encode(), arrays)
+    write_model(folder, write_document(kind, body, Arrays.of(arrays)), arrays, overwrite)
+
+
+def _require_readable(body: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse to save what could not be loaded: weights that are NaN, say."""
+    try:
+        _build(body, arrays)
+    except NotAsWritten as error:
+        raise DataError(
+            f"a saved model must be able to predict, this one has {error.found}; mend it, or fit it again"
+        ) from None
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -99,105 +102,21 @@ def load(path: str | os.PathLike[str]) -> Any:
     >>> np.array_equal(again.predict(X), model.predict(X))
     True
     """
-    folder = Path(path)
-    document = _read_document(folder)
-    kind = document["kind"]
-    arrays = _read_arrays(folder, document.get("digest"))
-    try:
-        model = Reader(arrays).value(migrate(document["model"], document["schema"]))
-    except DataError:
-        raise
-    except (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        raise not_as_written(f"a part that does not fit ({type(error).__name__}: {error})") from None
-    if name_in(KINDS, model) != kind:
-        raise not_as_written(f"kind {kind} and {type(model).__name__} inside")
+    document, arrays = read_model(Path(path))
+    model = _build(document.model, arrays, document.schema)
+    if name_in(KINDS, model) != document.kind:
+        raise not_as_written(f"kind {document.kind} and {type(model).__name__} inside")
     return model
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _write(folder: Path, document: bytes, arrays: bytes) -> None:
+def _build(body: Any, arrays: Mapping[str, NDArray[Any]], schema: int = SCHEMA) -> Any:
+    """Build a model from its JSON; whatever goes wrong is the fault of what was read."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise DataError(f"a model is saved in a folder, {folder} is or lies in a file; choose another path") from None
-    with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as name:
-        fresh = Path(name)
-        _put(fresh / ARRAYS, arrays)
-        _put(fresh / DOCUMENT, document)
-        _move_into_place(fresh, folder)
-
-
-def _put(path: Path, data: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(data)
-        file.flush()
-        # A rename can reach the disk before the contents do.
-        os.fsync(file.fileno())
-
-
-def _move_into_place(fresh: Path, folder: Path) -> None:
-    arrays, previous = folder / ARRAYS, folder / PREVIOUS
-    if arrays.exists():
-        os.replace(arrays, previous)
-    try:
-        os.replace(fresh / ARRAYS, arrays)
-        os.replace(fresh / DOCUMENT, folder / DOCUMENT)
-    except BaseException:
-        if (fresh / DOCUMENT).exists():  # the model from before still counts
-            arrays.unlink(missing_ok=True)
-            if previous.exists():
-                os.replace(previous, arrays)
+        # A field of schema 1 became two.
+        return Reader(arrays, max_uses=2 if schema == 1 else 1).model(migrate(body, schema))
+    except DataError:
         raise
-    previous.unlink(missing_ok=True)
-
-
-def _read_document(folder: Path) -> dict[str, Any]:
-    path = folder / DOCUMENT
-    if not path.is_file():
-        raise DataError(
-            f"a saved model is a folder with {DOCUMENT} in it, {folder} is not; check the path given to save"
-        )
-    try:
-        document = json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise not_as_written(f"something in {folder} that is not JSON ({error})") from None
-    if not isinstance(document, dict) or document.get("format") != "knotwork":
-        raise DataError(f"{DOCUMENT} must be a model of knotwork, the one in {folder} is not; check the path")
-    schema = document.get("schema")
-    if type(schema) is not int or schema < 1:
-        raise not_as_written(f"schema {schema!r}")
-    if schema > SCHEMA:
-        raise DataError(
-            f"knotwork {__version__} reads models up to schema {SCHEMA}, got schema {schema}, written by version "
-            f"{document.get('version')}; upgrade knotwork"
-        )
-    require_known(KINDS, document.get("kind"))
-    return document
-
-
-def _read_arrays(folder: Path, digest: object) -> dict[str, NDArray[Any]]:
-    """Read the arrays that belong to the document; those put aside if a save ended before its last step."""
-    found = [folder / name for name in (ARRAYS, PREVIOUS) if (folder / name).is_file()]
-    if not found:
-        raise DataError(f"a saved model has {ARRAYS} next to {DOCUMENT}, {folder} lacks it; copy the whole folder")
-    for path in found:
-        data = path.read_bytes()
-        if _digest(data) == digest:
-            return _parse_arrays(data)
-    raise DataError(
-        f"{ARRAYS} must have the contents that {DOCUMENT} was saved with, the one in {folder} has others: it was cut "
-        f"short or changed; copy the whole folder again or save the model again"
-    )
-
-
-def _parse_arrays(data: bytes) -> dict[str, NDArray[Any]]:
-    try:
-        return safetensors.numpy.load(data)
-    except (SafetensorError, LookupError, TypeError, ValueError) as error:
-        raise DataError(
-            f"{ARRAYS} must be a safetensors file of numbers, got one that cannot be read ({error}); "
-            f"save the model again"
-        ) from None
+    except (
+        ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+    ) as error:  # fmt: skip
+        raise not_as_written(f"a part that does not fit ({type(error).__name__}: {error})") from None

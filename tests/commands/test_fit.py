@@ -259,22 +259,38 @@ def test_a_model_that_is_there_is_not_replaced_unasked(knotwork, refused, data, 
     out.mkdir()
     knotwork(*arguments)  # an empty folder is free
     before = (out / "model.json").read_bytes()
-    assert "holds a model already; pass --force" in refused(*arguments, "--exclude", "Art")
+    sentence = refused(*arguments, "--exclude", "Art")
+    assert "holds a model already ('MarsRegressor'" in sentence
+    assert "pass --force" in sentence
     assert (out / "model.json").read_bytes() == before
     knotwork(*arguments, "--exclude", "Art", "--force")
     assert (out / "model.json").read_bytes() != before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model"]
-    other = tmp_path / "papers"
-    other.mkdir()
-    (other / "thesis.txt").write_text("years of work")
-    assert "never replaced" in refused(*arguments[:-1], other, "--force")
-    assert (other / "thesis.txt").exists()
-    assert "is a file" in refused(*arguments[:-1], other / "thesis.txt", "--force")
+    assert len(list(out.iterdir())) == 2
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+def test_nothing_but_a_model_of_ours_is_ever_replaced(knotwork, refused, data, tmp_path, force):
+    arguments = ("fit", data / "comma.csv", "--target", "y", "--out")
+    papers, site = tmp_path / "papers", tmp_path / "site"
+    for folder in (papers, site):
+        folder.mkdir()
+        (folder / "thesis.txt").write_text("years of work")
+    (site / "model.json").write_text('{"layers": ["of another program"]}')
+    assert "is not a model of knotwork and is never replaced" in refused(*arguments, site, *force)
+    assert "is or lies in a file" in refused(*arguments, papers / "thesis.txt", *force)
+    (tmp_path / "link").symlink_to("papers")
+    knotwork(*arguments, tmp_path / "link", *force)
+    knotwork(*arguments, papers, "--force")
+    assert (tmp_path / "link").is_symlink()
+    assert {p.name for p in site.iterdir()} == {"thesis.txt", "model.json"}
+    assert {(folder / "thesis.txt").read_text() for folder in (papers, site)} == {"years of work"}
+    assert isinstance(kw.load(papers), kw.MarsRegressor)
 
 
 def test_an_output_that_cannot_be_written(refused, data):
     sentence = refused("fit", data / "comma.csv", "--target", "y", "--out", data / "comma.csv" / "model")
-    assert "cannot be used" in sentence
+    assert "is or lies in a file" in sentence
 
 
 def test_infinite_values_are_refused(refused, write, frame):

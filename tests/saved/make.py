@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 import knotwork as kw
-from knotwork.migrate import SCHEMA
+from knotwork.serial.migrate import SCHEMA
 
 HERE = Path(__file__).parent
 ROWS = 60

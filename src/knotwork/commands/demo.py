@@ -12,6 +12,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from knotwork.atomic import atomic_file
+from knotwork.commands.output import require_own_folder
+
 if TYPE_CHECKING:
     from knotwork.arrays import Floats
     from knotwork.estimators.mars import MarsRegressor
@@ -34,6 +37,7 @@ def demo(
     from knotwork.commands.terminal_plot import plot_curves
     from knotwork.experiments.threads import one_thread
 
+    require_own_folder(out, "model")
     console = Console(highlight=False)
     begun = time.perf_counter()
     X, y = kw.datasets.load_abalone()
@@ -193,8 +197,9 @@ def _save(
     import knotwork as kw
 
     out.mkdir(parents=True, exist_ok=True)
-    (out / "spline.txt").write_text(f"{model.summary()}\n\n{model.spline_}\n", encoding="utf-8")
-    kw.save(network, out / "model")
+    kw.save(network, out / "model", overwrite=True)
+    with atomic_file(out / "spline.txt") as fresh:
+        fresh.write_text(f"{model.summary()}\n\n{model.spline_}\n", encoding="utf-8")
     files = {
         out / "spline.txt": "the spline: its terms, what each is worth, the formula",
         out / "model": "the trained network; kw.load reads it back",

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from knotwork.atomic import atomic_folder
 from knotwork.commands.output import print_json, require_free_folder
 from knotwork.errors import DataError
 
@@ -101,8 +100,7 @@ def fit(
     if out is not None:
         import knotwork as kw
 
-        with atomic_folder(out) as fresh:
-            kw.save(estimator, fresh)
+        kw.save(estimator, out, overwrite=force)
     report["saved"] = None if out is None else str(out)
     if as_json:
         print_json(report)

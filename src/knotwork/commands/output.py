@@ -26,15 +26,16 @@ def require_free_file(path: Path, force: bool) -> None:
         raise DataError(f"the folder of the output must exist, {path.absolute().parent} does not; make it first")
 
 
-def require_free_folder(path: Path, force: bool) -> None:
-    """Refuse a folder with something in it; with ``force`` a folder that holds something other than a model."""
-    from knotwork.serial import DOCUMENT
-
+def require_own_folder(path: Path, mark: str) -> None:
+    """Refuse a folder with something in it that a command did not make: its own ones have ``mark`` in them."""
     if path.exists() and not path.is_dir():
-        raise DataError(f"a model is saved in a folder, {path} is a file; choose another --out")
-    if not path.is_dir() or not any(path.iterdir()):
-        return
-    if not (path / DOCUMENT).is_file():
-        raise DataError(f"{path} is a folder with other things in it and is never replaced; choose another --out")
-    if not force:
-        raise DataError(f"{path} holds a model already; pass --force to replace it or choose another --out")
+        raise DataError(f"the output must be a folder, {path} is a file; choose another --out")
+    if path.is_dir() and any(path.iterdir()) and not (path / mark).exists():
+        raise DataError(f"{path} is a folder with other things in it, which may be replaced; choose another --out")
+
+
+def require_free_folder(path: Path, force: bool) -> None:
+    """Refuse a folder that no model can be saved in; with ``force`` a model of knotwork may be replaced."""
+    from knotwork.serial.folder import require_free
+
+    require_free(path, force, option="--force")

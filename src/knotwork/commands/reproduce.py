@@ -14,6 +14,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from knotwork.commands.output import require_own_folder
+
 Stages = Callable[[str, int], AbstractContextManager[Callable[[bool], None]]]
 
 
@@ -43,6 +45,7 @@ def reproduce(
     from knotwork.experiments.protocol import FULL, shortened
     from knotwork.experiments.reproduction import known, reproduce
 
+    require_own_folder(out, "runs")
     plan = replace(FULL, seeds=seeds or (2 if quick else FULL.seeds))
     plan = shortened(plan) if quick else plan
     console = Console(stderr=True, highlight=False)

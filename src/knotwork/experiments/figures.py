@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from knotwork.atomic import atomic_file
 from knotwork.errors import KnotworkError
 from knotwork.experiments.clock import our_cost, published_cost
 from knotwork.experiments.protocol import SUBJECTS
@@ -52,8 +53,10 @@ def draw(path: Path, size: tuple[float, float], panels: int, paint: Callable[[Fi
         axes = list(figure.subplots(1, panels, squeeze=False)[0])
         paint(figure, axes)
         files = [path.with_suffix(".png"), path.with_suffix(".svg")]
-        figure.savefig(files[0], dpi=150)
-        figure.savefig(files[1], metadata={"Date": None})
+        with atomic_file(files[0]) as fresh:
+            figure.savefig(fresh, dpi=150)
+        with atomic_file(files[1]) as fresh:
+            figure.savefig(fresh, metadata={"Date": None})
     return files
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from knotwork.atomic import atomic_file
 from knotwork.experiments.evidence import doubts
 from knotwork.experiments.figures import slope
 from knotwork.experiments.markdown import number, spread, table
@@ -67,7 +68,8 @@ def write_report(path: Path, result: Record, names: Sequence[str], plan: Plan, p
         "## Files",
         _files(path, pictures),
     ]
-    path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+    with atomic_file(path) as fresh:
+        fresh.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 
 def _picture(pictures: dict[str, Path], name: str, title: str) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import knotwork
+from knotwork.atomic import atomic_file
 from knotwork.experiments import drawings, fewer_rows, figures, sparsity
 from knotwork.experiments.protocol import FIRST_SEED, STARTS, SUBJECTS, Plan
 from knotwork.experiments.report import write_report
@@ -139,8 +140,8 @@ def reproduce(names: Sequence[str], plan: Plan, out: Path, *, jobs: int, progres
 
     pictures = _pictures(names, plan, out, runs, result, {n: [done[t] for t in questions[n]["weights"]] for n in names},
                          progress)  # fmt: skip
-    results = out / "results.json"
-    results.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    with atomic_file(out / "results.json") as fresh:
+        fresh.write_text(json.dumps(result, indent=1), encoding="utf-8")
     write_report(out / "report.md", result, names, plan, pictures)
     return result
 

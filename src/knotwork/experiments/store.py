@@ -9,9 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import os
 import signal
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
@@ -21,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from knotwork.atomic import atomic_file
 from knotwork.experiments.protocol import Plan
 from knotwork.experiments.threads import one_thread, one_thread_for_ever
 
@@ -90,11 +89,11 @@ def compute(folder: Path, work: Task) -> Record:
     """Compute a result and store it by an atomic write."""
     record = work()
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=folder, suffix=".part", delete=False, encoding="utf-8") as file:
-        json.dump(record, file)
-    os.replace(file.name, folder / f"{work.key}.json")
+    text = json.dumps(record)
+    with atomic_file(folder / f"{work.key}.json") as fresh:
+        fresh.write_text(text, encoding="utf-8")
     # As it will be read next time.
-    stored: Record = json.loads(json.dumps(record))
+    stored: Record = json.loads(text)
     return stored
 
 

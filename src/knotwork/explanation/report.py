@@ -13,9 +13,9 @@ import json
 import math
 import os
 from importlib import resources
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from knotwork.atomic import atomic_file
 from knotwork.explanation.content import page_content
 
 if TYPE_CHECKING:
@@ -28,7 +28,8 @@ SCRIPTS = ("model.js", "charts.js", "page.js")
 def write_report(explanation: Explanation, path: str | os.PathLike[str]) -> None:
     """Write the page to a file; a page that cannot be made leaves the file as it was."""
     text = render(page_content(explanation))
-    Path(path).write_text(text, encoding="utf-8", newline="\n")
+    with atomic_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8", newline="\n")
 
 
 def render(content: dict[str, Any]) -> str:

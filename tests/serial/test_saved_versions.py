@@ -13,8 +13,9 @@ import torch
 from torch import nn
 
 import knotwork as kw
-from knotwork import io
 from knotwork.errors import NetworkError
+from knotwork.serial.migrate import SCHEMA
+from knotwork.serial.tables import DOCUMENT
 from tests.saved.make import HERE, as_input, predict
 
 SAVED = sorted(path.parent for path in HERE.glob("*/*/model.json"))
@@ -43,9 +44,9 @@ def assert_close(found, stored, rtol):
 
 
 def test_there_are_saved_models_of_every_schema():
-    schemas = {json.loads((folder / io.DOCUMENT).read_text())["schema"] for folder in SAVED}
-    assert schemas == set(range(1, io.SCHEMA + 1))
-    assert len(SAVED) >= 22 * io.SCHEMA
+    schemas = {json.loads((folder / DOCUMENT).read_text())["schema"] for folder in SAVED}
+    assert schemas == set(range(1, SCHEMA + 1))
+    assert len(SAVED) >= 22 * SCHEMA
 
 
 def test_it_predicts_what_it_did(folder, expected):
@@ -102,7 +103,7 @@ def test_it_becomes_a_network(folder, expected):
 def test_it_can_be_saved_again(folder, expected, tmp_path):
     model, rows = kw.load(folder), as_input(expected["rows"])
     kw.save(model, tmp_path)
-    assert json.loads((tmp_path / io.DOCUMENT).read_text())["schema"] == io.SCHEMA
+    assert json.loads((tmp_path / DOCUMENT).read_text())["schema"] == SCHEMA
     again = kw.load(tmp_path)
     assert np.array_equal(predict(again, rows), predict(model, rows))
     if "summary" in expected:

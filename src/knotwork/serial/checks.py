@@ -1,0 +1,225 @@
+"""What the records of a saved model must be: types, shapes, ranges, finite numbers, checked as they are read.
+
+The types of a record's fields are those that its class states. What else must hold is a function here for each record
+that needs one.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.serial.tables import RECORDS, class_in, not_as_written
+
+
+def require(holds: bool, found: str) -> None:
+    """Refuse a document with the given thing in it unless something holds."""
+    if not holds:
+        raise not_as_written(found)
+
+
+def is_finite(array: NDArray[Any]) -> bool:
+    """Whether all numbers of an array are finite."""
+    return bool(np.isfinite(array).all())
+
+
+def check_text(value: Any) -> str:
+    """Refuse what is no text that can be written down; half a surrogate pair cannot."""
+    require(isinstance(value, str), f"{type(value).__name__} where text belongs")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise not_as_written(f"text with half a character, {value[:50]!r}") from None
+    return str(value)
+
+
+# Types
+
+
+def check_record(name: str, record: Any) -> None:
+    """Refuse a record with a field of another type than its class states, or out of range."""
+    for field, hint in _hints(name).items():
+        value = getattr(record, field)
+        require(matches(value, hint), f"{name} whose {field} is {type(value).__name__}")
+    if name in RULES:
+        RULES[name](record)
+
+
+@cache
+def _hints(name: str) -> dict[str, Any]:
+    return get_type_hints(class_in(RECORDS, name))
+
+
+def matches(value: Any, hint: Any) -> bool:
+    """Whether a value is of the type that an annotation states, all the way down.
+
+    >>> matches((1.0, 2), tuple[float, ...]), matches([True], list[int]), matches(np.zeros(2), NDArray[np.float64])
+    (True, False, True)
+    """
+    origin, arguments = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, types.UnionType):
+        return any(matches(value, option) for option in arguments)
+    if origin is tuple:
+        return isinstance(value, tuple) and all(matches(item, arguments[0]) for item in value)
+    if origin is list:
+        return isinstance(value, list) and all(matches(item, arguments[0]) for item in value)
+    if origin is np.ndarray:
+        kind = get_args(arguments[1])[0]
+        return isinstance(value, np.ndarray) and np.issubdtype(value.dtype, _family(kind))
+    if hint is float:
+        return isinstance(value, (float, int)) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _family(kind: type[np.generic]) -> type[np.generic]:
+    """Return all integers for one of them: which one numpy counts rows with depends on the machine."""
+    return np.integer if issubclass(kind, np.integer) else kind
+
+
+# Records
+
+
+def _finite(record: Any, *names: str) -> None:
+    for name in names:
+        value = getattr(record, name)
+        require(is_finite(np.asarray(value)), f"{type(record).__name__} whose {name} is not finite")
+
+
+def _shapes(record: Any, **shapes: tuple[int, ...]) -> None:
+    for name, shape in shapes.items():
+        found = getattr(record, name).shape
+        require(found == shape, f"{type(record).__name__} whose {name} has shape {found}, not {shape}")
+
+
+def _linear(term: Any) -> None:
+    require(term.feature >= 0, f"a term of feature {term.feature}")
+
+
+def _hinge(term: Any) -> None:
+    _linear(term)
+    _finite(term, "knot")
+    require(term.sign in (-1, 1), f"a hinge of sign {term.sign}")
+
+
+def _spline(spline: Any) -> None:
+    _finite(spline, "intercept", "coef")
+    require(spline.intercept.ndim == 1 and spline.intercept.size > 0, "a spline without outputs")
+
+
+def _max_sum(function: Any) -> None:
+    _finite(function, "coef", "affine")
+
+
+def _coordinates(c: Any) -> None:
+    require(c.x_centre.ndim == 1 and c.y_centre.ndim == 1, "coordinates that are no vectors")
+    _shapes(c, x_scale=c.x_centre.shape)
+    _finite(c, "x_centre", "x_scale", "y_centre", "y_scale")
+    require(bool((c.x_scale > 0).all()) and c.y_scale > 0, "scales that are not positive")
+
+
+def _column(column: Any) -> None:
+    plain = all(isinstance(c, (str, int, float)) for c in column.categories or ())
+    require(plain, f"column {column.name!r} with categories that are neither text nor numbers")
+
+
+def _history(history: Any) -> None:
+    lengths = {len(getattr(history, name)) for name in ("train_loss", "validation_loss", "learning_rate", "seconds")}
+    require(len(lengths) == 1, "a history whose columns differ in length")
+    epochs = range(max(1, *lengths))
+    require(history.best_epoch in epochs and all(k in epochs for k in history.undone), "a history of other epochs")
+
+
+def _knot(knot: Any) -> None:
+    counted = knot.rows.ndim == 1 and len(knot.rows) <= knot.count and bool((knot.rows >= 0).all())
+    require(knot.feature >= 0 and counted, "a knot of rows that are none")
+    _finite(knot, "value")
+
+
+def _term_table(table: Any) -> None:
+    hinges = len(table.feature) if table.feature.ndim == 1 else -1
+    _shapes(table, knot=(hinges,), sign=(hinges,), slope=(hinges,))
+    start = table.start
+    require(start.ndim == 1 and len(start) > 0 and start[0] == 0 and start[-1] == hinges, "terms without hinges")
+    require(bool((np.diff(start) > 0).all()) and bool((table.feature >= 0).all()), "terms without hinges")
+
+
+def _refit(fit: Any) -> None:
+    terms, outputs = len(fit.terms.start) - 1, fit.intercept.size
+    _shapes(fit, intercept=(outputs,), coef=(terms, outputs), rss=(outputs,), inverse=(1 + terms, 1 + terms))
+    _finite(fit, "intercept", "coef", "inverse")
+
+
+def _pruning_path(path: Any) -> None:
+    require(path.members.ndim == 2 and len(path.members) > 0, "a pruning path without subsets")
+    _shapes(path, rss=path.members.shape[:1], gcv=path.members.shape[:1])
+
+
+def _selection(selection: Any) -> None:
+    chosen, terms = selection.selected, len(selection.forward_terms)
+    inside = chosen.ndim == 1 and bool(((chosen >= 0) & (chosen < terms)).all())
+    require(inside, "a selection of terms that are none")
+
+
+def _spline_fit(fit: Any) -> None:
+    features, terms = len(fit.spline.feature_names), len(fit.spline.terms)
+    has_features(fit.coordinates, features)
+    require(all(knot.feature < features for knot in fit.knots), "a knot of a feature that is none")
+    refit, pruning = fit.standardised.refit, fit.standardised.pruning
+    fits = len(refit.coef) == terms == len(fit.selection.selected) and refit.intercept.size == fit.spline.intercept.size
+    require(fits, "a spline and a search of other terms")
+    require(not refit.terms.feature.size or refit.terms.feature.max() < features, "a search of features that are none")
+    used = [f for term in fit.selection.forward_terms for f in term.features]
+    require(max(used, default=0) < max(features, 1), "forward terms of features that are none")
+    columns = 1 + len(fit.selection.forward_terms)
+    require(pruning.members.shape[1] == columns and len(pruning.members) > terms, "a pruning path of other terms")
+
+
+def _class_fit(fit: Any) -> None:
+    features, terms = len(fit.spline.feature_names), len(fit.spline.terms)
+    _shapes(fit, term_costs=(terms,), feature_costs=(features,))
+    require(fit.shares.ndim == 1 and len(fit.search.spline.terms) == terms, "classes and a search of other terms")
+    require(len(fit.search.spline.feature_names) == features, "a search of other features")
+    _finite(fit, "shares", "deviance", "null_deviance")
+    require(fit.null_deviance > 0, "a deviance that is not positive")
+
+
+def _conversion(conversion: Any) -> None:
+    from knotwork.data.links import LINKS
+
+    require(conversion.bound >= 0 and conversion.link in LINKS, "a conversion of another bound or link")
+    box = conversion.box
+    require(box is None or (box.ndim == 2 and len(box) == 2), "a box of another shape")
+
+
+def has_features(coordinates: Any, features: int) -> None:
+    """Refuse coordinates of another number of features."""
+    found = len(coordinates.x_centre)
+    require(found == features, f"coordinates of {found} features where there are {features}")
+
+
+RULES: dict[str, Callable[[Any], None]] = {
+    "ClassFit": _class_fit,
+    "Column": _column,
+    "Conversion": _conversion,
+    "Coordinates": _coordinates,
+    "Hinge": _hinge,
+    "History": _history,
+    "Knot": _knot,
+    "Linear": _linear,
+    "MaxSum": _max_sum,
+    "PruningPath": _pruning_path,
+    "Refit": _refit,
+    "Selection": _selection,
+    "Spline": _spline,
+    "SplineFit": _spline_fit,
+    "TermTable": _term_table,
+}

@@ -1,0 +1,173 @@
+"""The folder of a saved model: ``model.json`` and the file of arrays that it names.
+
+The arrays have a name of their own, made of their contents. A save writes them first and then replaces the document,
+which names them: a reader, and whoever comes after a kill, finds the model from before or the new one. Saves into one
+folder wait for each other. Arrays that the document no longer needs are removed, by the next save if this one was
+killed. They are known by their names and contents; no other file is ever removed or replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from numpy.typing import NDArray
+
+from knotwork.atomic import atomic_file, locked_folder, writing
+from knotwork.errors import DataError, FileError
+from knotwork.serial.document import (
+    ARRAYS_1,
+    MAX_DOCUMENT,
+    Arrays,
+    Document,
+    arrays_file,
+    digest_of,
+    is_ours,
+    parse,
+    read_document,
+)
+from knotwork.serial.migrate import SCHEMA
+from knotwork.serial.tables import DOCUMENT, not_as_written
+from knotwork.serial.tensors import read_arrays
+
+_NAME = re.compile(r"model-[0-9a-f]{32}\.safetensors")
+# Schemas 1 and 2 put the arrays of the model from before aside, until the document was replaced.
+_PREVIOUS_1 = ".model.previous.safetensors"
+_EARLIER = (ARRAYS_1, _PREVIOUS_1)
+# Seconds for which a reader begins again if the model is replaced under it.
+_PATIENCE = 10.0
+
+
+def require_free(folder: Path, overwrite: bool, *, option: str = "overwrite=True") -> None:
+    """Refuse a place where no model can be saved, or where there is one unless it may be replaced."""
+    document = folder / DOCUMENT
+    present = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
+    if not present.is_dir():
+        raise DataError(f"a model is saved in a folder, {folder} is or lies in a file; choose another path")
+    if not os.path.lexists(document):
+        return
+    if document.is_symlink() or not document.is_file():
+        raise DataError(f"{document} is a link or a folder, which is never replaced; choose another path")
+    found = _document_in(folder)
+    if not is_ours(found):
+        raise DataError(f"{document} is not a model of knotwork and is never replaced; choose another path")
+    if not overwrite:
+        kind, version = (str(found.get(key))[:40] for key in ("kind", "version"))
+        raise DataError(
+            f"{folder} holds a model already ({kind!r}, saved by knotwork {version!r}); pass {option} to replace it or "
+            f"choose another path"
+        )
+
+
+def write_model(folder: Path, document: bytes, arrays: bytes, overwrite: bool) -> None:
+    """Put a model into a folder, which is made if need be; on failure what was there is as it was."""
+    file = folder / Arrays.of(arrays).file
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise DataError(f"a model is saved in a folder, {folder} is or lies in a file; choose another path") from None
+    except OSError as error:
+        raise FileError(f"{folder} cannot be made ({error.strerror or error}); choose another path") from error
+    with writing(folder), locked_folder(folder) as locked:
+        require_free(folder, overwrite)
+        stale = _arrays_in(folder) if locked else []
+        try:
+            if _contents(file, len(arrays)) != arrays:
+                with atomic_file(file) as fresh:
+                    fresh.write_bytes(arrays)
+            with atomic_file(folder / DOCUMENT, overwrite=overwrite) as fresh:
+                fresh.write_bytes(document)
+        finally:
+            # An interrupt may come behind the last rename: what the document names stays, whatever it is.
+            for path in (*stale, file):
+                if not _is_needed(folder, path.name):
+                    with contextlib.suppress(OSError):
+                        path.unlink(missing_ok=True)
+
+
+def read_model(folder: Path) -> tuple[Document, dict[str, NDArray[Any]]]:
+    """Read the document and its arrays: both of one save, however many there are meanwhile."""
+    give_up = time.monotonic() + _PATIENCE
+    try:
+        while True:
+            with _open_document(folder) as file:
+                stamp = _stamp(os.fstat(file.fileno()))
+                document = read_document(_read_limited(file), str(folder))
+            previous = (_PREVIOUS_1,) if document.schema < 3 else ()
+            try:
+                return document, read_arrays(folder, document.arrays, (document.arrays.file, *previous))
+            except (DataError, FileNotFoundError):
+                if _stamp((folder / DOCUMENT).stat()) == stamp or time.monotonic() > give_up:
+                    raise
+    except OSError as error:
+        raise FileError(f"{folder} cannot be read ({error.strerror or error}); check the path") from error
+
+
+def _stamp(status: os.stat_result) -> tuple[int, int, int]:
+    """Return what tells a document from one that replaced it, even with the same contents."""
+    return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _open_document(folder: Path) -> BinaryIO:
+    path = folder / DOCUMENT
+    if not path.is_file():
+        raise DataError(
+            f"a saved model is a folder with {DOCUMENT} in it, {folder} is not; check the path given to save"
+        )
+    return path.open("rb")
+
+
+def _read_limited(file: BinaryIO) -> bytes:
+    size = os.fstat(file.fileno()).st_size
+    if size > MAX_DOCUMENT:
+        raise not_as_written(f"{size} bytes where {MAX_DOCUMENT} are the maximum")
+    return file.read(MAX_DOCUMENT + 1)
+
+
+def _document_in(folder: Path) -> Any:
+    """Return the JSON of a folder's document, None if there is none that can be read."""
+    try:
+        with _open_document(folder) as file:
+            return parse(_read_limited(file), str(folder))
+    except (DataError, OSError):
+        return None
+
+
+def _is_needed(folder: Path, name: str) -> bool:
+    """Whether the document of a folder needs a file of arrays; one that cannot be read might."""
+    if not os.path.lexists(folder / DOCUMENT):
+        return False
+    document = _document_in(folder)
+    if not is_ours(document) or document.get("schema") not in range(1, SCHEMA + 1):
+        return True
+    if document["schema"] < 3:
+        return name in _EARLIER
+    arrays = document.get("arrays")
+    return isinstance(arrays, dict) and arrays.get("file") == name
+
+
+def _arrays_in(folder: Path) -> list[Path]:
+    """Return the files of arrays that saves into a folder have left there, known by what is in them."""
+    document = _document_in(folder)
+    earlier = document.get("digest") if is_ours(document) and document.get("schema") in (1, 2) else None
+    with os.scandir(folder) as entries:
+        names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+    found = []
+    for name in names:
+        if name in _EARLIER or _NAME.fullmatch(name):
+            digest = digest_of((folder / name).read_bytes())
+            if name == arrays_file(digest) or digest == earlier:
+                found.append(folder / name)
+    return found
+
+
+def _contents(path: Path, size: int) -> bytes | None:
+    """Return what is in a file if it is that long."""
+    try:
+        return path.read_bytes() if path.stat().st_size == size else None
+    except OSError:
+        return None

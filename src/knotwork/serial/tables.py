@@ -1,0 +1,146 @@
+"""All that a saved model may name: what can be saved, the records and layers inside, the attributes of estimators.
+
+Nothing found in a file is ever looked up anywhere else.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+from knotwork.errors import DataError
+
+DOCUMENT = "model.json"
+
+# What can be saved, and the modules that define it.
+KINDS = {
+    "DCMaxAffineRegressor": "knotwork.estimators.maxaffine",
+    "HingingHyperplanesRegressor": "knotwork.estimators.hinging",
+    "LatticePWL": "knotwork.pwl.lattice",
+    "MarsClassifier": "knotwork.estimators.mars_classifier",
+    "MarsRegressor": "knotwork.estimators.mars",
+    "MaxAffineRegressor": "knotwork.estimators.maxaffine",
+    "MaxSum": "knotwork.pwl.maxsum",
+    "Sequential": "torch.nn.modules.container",
+    "Spline": "knotwork.spline.model",
+    "SplineNetClassifier": "knotwork.estimators.splinenet_classifier",
+    "SplineNetRegressor": "knotwork.estimators.splinenet",
+}
+RECORDS = {
+    "ClassFit": "knotwork.spline.likelihood",
+    "Column": "knotwork.data.table",
+    "Conversion": "knotwork.network.chain",
+    "Coordinates": "knotwork.data.coordinates",
+    "Hinge": "knotwork.spline.model",
+    "History": "knotwork.network.train.loop",
+    "Knot": "knotwork.spline.result",
+    "LatticePWL": "knotwork.pwl.lattice",
+    "Linear": "knotwork.spline.model",
+    "Min": "knotwork.spline.model",
+    "Product": "knotwork.spline.model",
+    "MaxSum": "knotwork.pwl.maxsum",
+    "PiecewiseFit": "knotwork.pwl.selection",
+    "PruningPath": "knotwork.spline.prune",
+    "Quality": "knotwork.spline.result",
+    "Refit": "knotwork.spline.refit",
+    "Selection": "knotwork.spline.result",
+    "Spans": "knotwork.spline.knots",
+    "Spline": "knotwork.spline.model",
+    "SplineFit": "knotwork.spline.result",
+    "StandardisedSearch": "knotwork.spline.result",
+    "Step": "knotwork.spline.forward",
+    "TableEncoder": "knotwork.data.table",
+    "TermTable": "knotwork.spline.moments.moments",
+}
+# What the constructor of each module of torch.nn takes, and what that must be (``checks.OPTIONS``); a Linear's bias is
+# known by its tensor.
+_DROPOUT = {"p": "share", "inplace": "flag"}
+LAYERS: dict[str, dict[str, str]] = {
+    "AlphaDropout": _DROPOUT,
+    "Dropout": _DROPOUT,
+    "Dropout1d": _DROPOUT,
+    "Dropout2d": _DROPOUT,
+    "Dropout3d": _DROPOUT,
+    "ELU": {"alpha": "finite", "inplace": "flag"},
+    "FeatureAlphaDropout": _DROPOUT,
+    "Flatten": {"start_dim": "integer", "end_dim": "integer"},
+    "GELU": {"approximate": "approximation"},
+    "Hardtanh": {"min_val": "number", "max_val": "number", "inplace": "flag"},
+    "Identity": {},
+    "LeakyReLU": {"negative_slope": "finite", "inplace": "flag"},
+    "Linear": {"in_features": "count", "out_features": "count"},
+    "PReLU": {"num_parameters": "count"},
+    "ReLU": {"inplace": "flag"},
+    "ReLU6": {"inplace": "flag"},
+    "SiLU": {"inplace": "flag"},
+    "Sigmoid": {},
+    "Softplus": {"beta": "positive", "threshold": "finite"},
+    "Tanh": {},
+}
+# Layers of our own: the module that defines them, and their buffers, which the constructor takes by name.
+OWN_LAYERS = {"Scaling": ("knotwork.network.scaling", ("centre", "scale"))}
+_SHARED = ("encoder_", "n_features_in_")
+_PIECEWISE = ("pwl_", "fit_", "_flat_output", *_SHARED)
+FITTED = {
+    "DCMaxAffineRegressor": _PIECEWISE,
+    "HingingHyperplanesRegressor": _PIECEWISE,
+    "MaxAffineRegressor": _PIECEWISE,
+    "MarsClassifier": ("fit_", "classes_", *_SHARED),
+    "MarsRegressor": ("fit_", "_flat_output", *_SHARED),
+    "SplineNetClassifier": ("network_", "spline_", "history_", "classes_", *_SHARED),
+    "SplineNetRegressor": ("network_", "spline_", "history_", "_flat_output", *_SHARED),
+}
+# Names of the columns, for models fitted to a table; what set_output was told; what a network began with.
+OPTIONAL = ("feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_")
+
+
+# Characters of what was found that a message shows.
+_SHOWN = 200
+
+
+def name_in(table: Mapping[str, str], value: object) -> str | None:
+    """Name of a value's class if it is one of the table's; a subclass is not, it would come back as something else."""
+    name, home = type(value).__name__, type(value).__module__
+    return name if table.get(name) == home else None
+
+
+def class_in(table: Mapping[str, str], name: str) -> Any:
+    """Return the class of this name, if it is one of the table's."""
+    require_known(table, name)
+    return getattr(importlib.import_module(table[name]), name)
+
+
+def require_known(table: Mapping[str, object], name: object) -> None:
+    """Refuse a name that is not in a table."""
+    if not isinstance(name, str) or name not in table:
+        raise DataError(
+            f"{DOCUMENT} may name one of {', '.join(table)} here, got {_shown(repr(name))}; load it with the version "
+            f"of knotwork that wrote it, or save the model again"
+        )
+
+
+def require_keys(entries: Mapping[str, Any], expected: set[str], name: str) -> None:
+    """Refuse entries that are not exactly the expected ones of the thing called ``name``."""
+    wrong = sorted(set(entries) ^ expected)
+    if wrong:
+        raise not_as_written(f"{name} with {', '.join(wrong)} missing or unknown")
+
+
+class NotAsWritten(DataError):
+    """A document that no save wrote; ``found`` is what is wrong with it."""
+
+    found = ""
+
+
+def not_as_written(found: str) -> DataError:
+    """Return the error for a document that has been changed."""
+    error = NotAsWritten(f"{DOCUMENT} must be as save wrote it, got {_shown(found)}; save the model again")
+    error.found = _shown(found)
+    return error
+
+
+def _shown(text: str) -> str:
+    """Shorten what came from a file, and write line breaks and terminal escapes as escapes."""
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
+    return text if text.isprintable() else ascii(text)[1:-1]
