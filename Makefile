@@ -3,13 +3,17 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test lint docs benchmark reproduce screenshots browser clean
+.PHONY: demo test torture lint docs benchmark reproduce screenshots browser clean
 
 demo: $(READY)
 	$(BIN)/knotwork demo
 
 test: lint
 	$(BIN)/python -m pytest -n 2
+
+# Hours of attacks; interrupted, it goes on next time. ATTACKS="hostile_calls …" runs some of them.
+torture: $(READY)
+	$(BIN)/python -m tests.torture $(ATTACKS)
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks examples

@@ -1,0 +1,101 @@
+"""The runner itself: blocks, resumption, and processes that die or hang."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.torture.__main__ import main, run_attack, table
+from tests.torture.attacks import find_attacks
+from tests.torture.block import run_block
+from tests.torture.outcome import Outcome
+
+NAME = "test"
+DEFAULT_COUNT = 120
+
+
+def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[str], None]) -> Outcome:
+    """Seed 1 dies at case 7, seed 2 hangs there; otherwise every tenth case is bad."""
+    bad = []
+    for case in range(first, first + count):
+        report(f"case {case}")
+        if case == 7 and seed == 1:
+            os._exit(9)
+        if case == 7 and seed == 2:
+            time.sleep(60)
+        if case % 10 == 0:
+            bad.append(f"case {case}")
+    return Outcome(count, {"even": len(range(first + first % 2, first + count, 2))}, bad)
+
+
+class This:
+    NAME, DEFAULT_COUNT, attack = NAME, DEFAULT_COUNT, staticmethod(attack)
+    __name__ = __name__
+
+
+def test_a_block_brings_its_outcome_and_a_lost_process_is_reported() -> None:
+    assert run_block(__name__, 0, 4, 0) == Outcome(4, {"even": 2}, ["case 0"])
+    died = run_block(__name__, 5, 4, 1)
+    assert died.tried == 0
+    assert died.bad == ["cases 5 to 8: the process ended with exit code 9 after: case 7"]
+    hung = run_block(__name__, 5, 4, 2, silence=8)
+    assert hung.bad == ["cases 5 to 8: the process hung for 8 s after: case 7"]
+
+
+def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = []
+
+    def stopped(module: str, first: int, count: int, seed: int) -> Outcome:
+        if first == 9:
+            raise KeyboardInterrupt
+        blocks.append(first)
+        return attack(first, count, seed, tmp_path, lambda _: None)
+
+    monkeypatch.setattr("tests.torture.__main__.run_block", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run_attack(This, None, 0, tmp_path, fresh=False)
+    assert blocks == [0, 3, 6]
+    monkeypatch.setattr(
+        "tests.torture.__main__.run_block",
+        lambda module, first, count, seed: blocks.append(first) or attack(first, count, seed, tmp_path, print),
+    )
+    outcome, _ = run_attack(This, None, 0, tmp_path, fresh=False)
+    assert blocks == list(range(0, 120, 3))
+    assert outcome == Outcome(120, {"even": 60}, [f"case {k}" for k in range(0, 120, 10)])
+    stored = json.loads((tmp_path / "test.json").read_text())
+    (tmp_path / "test.json").write_text(json.dumps(stored | {"code": "another"}))
+    run_attack(This, None, 0, tmp_path, fresh=False)
+    assert len(blocks) == 80  # what other code did counts for nothing
+
+
+def test_the_table_and_the_exit_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    assert table({"a": (Outcome(3, {"refused": 2, "done": 1}, ["x"]), 1.5)}).splitlines()[-1] == (
+        "| a | 3 | done 1, refused 2 | 1 | 2 |"
+    )
+    monkeypatch.setattr("tests.torture.__main__.find_attacks", lambda: {"test": This})
+    monkeypatch.setattr(
+        "tests.torture.__main__.run_block", lambda m, first, count, seed: attack(first, count, seed, tmp_path, print)
+    )
+    assert main(["--state", str(tmp_path / "new")]) == 1
+    printed = capsys.readouterr().out
+    assert "| test | 120 | even 60 | 12 |" in printed
+    assert "test: and 2 more" in printed
+
+
+@pytest.mark.parametrize("name", find_attacks())
+def test_short(name: str, tmp_path: Path) -> None:
+    """A few cases of every attack."""
+    module = find_attacks()[name]
+    count = getattr(module, "SHORT_COUNT", 0)
+    if not count:
+        pytest.skip("has a test of its own")
+    outcome = module.attack(0, count, 0, tmp_path, lambda _: None)
+    assert outcome.tried == count
+    assert not outcome.bad, "\n".join(outcome.bad)
