@@ -42,14 +42,17 @@ _EARLIER = (ARRAYS_1, _PREVIOUS_1)
 _PATIENCE = 10.0
 
 
-def require_free(folder: Path, overwrite: bool, *, option: str = "overwrite=True") -> None:
-    """Refuse a place where no model can be saved, or where there is one unless it may be replaced."""
+def require_free(folder: Path, overwrite: bool, *, option: str = "overwrite=True") -> Any:
+    """Refuse a place where no model can be saved, or where there is one unless it may be replaced.
+
+    Return the document of the model that will be replaced, as JSON, or None.
+    """
     document = folder / DOCUMENT
     present = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     if not present.is_dir():
         raise DataError(f"a model is saved in a folder, {folder} is or lies in a file; choose another path")
     if not os.path.lexists(document):
-        return
+        return None
     if document.is_symlink() or not document.is_file():
         raise DataError(f"{document} is a link or a folder, which is never replaced; choose another path")
     found = _document_in(folder)
@@ -61,6 +64,7 @@ def require_free(folder: Path, overwrite: bool, *, option: str = "overwrite=True
             f"{folder} holds a model already ({kind!r}, saved by knotwork {version!r}); pass {option} to replace it or "
             f"choose another path"
         )
+    return found
 
 
 def write_model(folder: Path, document: bytes, arrays: bytes, overwrite: bool) -> None:
@@ -73,18 +77,21 @@ def write_model(folder: Path, document: bytes, arrays: bytes, overwrite: bool) -
     except OSError as error:
         raise FileError(f"{folder} cannot be made ({error.strerror or error}); choose another path") from error
     with writing(folder), locked_folder(folder) as locked:
-        require_free(folder, overwrite)
-        stale = _arrays_in(folder) if locked else []
+        before = require_free(folder, overwrite)
+        stale = _arrays_in(folder, before) if locked else []
+        placed = False
         try:
             if _contents(file, len(arrays)) != arrays:
                 with atomic_file(file) as fresh:
                     fresh.write_bytes(arrays)
             with atomic_file(folder / DOCUMENT, overwrite=overwrite) as fresh:
                 fresh.write_bytes(document)
+            placed = True
         finally:
             # An interrupt may come behind the last rename: what the document names stays, whatever it is.
+            needed = (file.name,) if placed else _needed(folder)
             for path in (*stale, file):
-                if not _is_needed(folder, path.name):
+                if needed is not None and path.name not in needed:
                     with contextlib.suppress(OSError):
                         path.unlink(missing_ok=True)
 
@@ -137,23 +144,21 @@ def _document_in(folder: Path) -> Any:
         return None
 
 
-def _is_needed(folder: Path, name: str) -> bool:
-    """Whether the document of a folder needs a file of arrays; one that cannot be read might."""
+def _needed(folder: Path) -> tuple[str, ...] | None:
+    """Return the files of arrays that the document of a folder needs; None if it cannot be read."""
     if not os.path.lexists(folder / DOCUMENT):
-        return False
-    document = _document_in(folder)
-    if not is_ours(document) or document.get("schema") not in range(1, SCHEMA + 1):
-        return True
-    if document["schema"] < 3:
-        return name in _EARLIER
-    arrays = document.get("arrays")
-    return isinstance(arrays, dict) and arrays.get("file") == name
+        return ()
+    match _document_in(folder):
+        case {"format": "knotwork", "schema": 1 | 2}:
+            return _EARLIER
+        case {"format": "knotwork", "schema": int(schema), "arrays": {"file": str(name)}} if schema <= SCHEMA:
+            return (name,)
+    return None
 
 
-def _arrays_in(folder: Path) -> list[Path]:
+def _arrays_in(folder: Path, document: Any) -> list[Path]:
     """Return the files of arrays that saves into a folder have left there, known by what is in them."""
-    document = _document_in(folder)
-    earlier = document.get("digest") if is_ours(document) and document.get("schema") in (1, 2) else None
+    earlier = document.get("digest") if document and document.get("schema") in (1, 2) else None
     with os.scandir(folder) as entries:
         names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
     found = []

@@ -30,6 +30,7 @@ from knotwork.serial.tables import (
     not_as_written,
     require_keys,
     require_known,
+    shown,
 )
 
 if TYPE_CHECKING:
@@ -111,16 +112,16 @@ class Reader:
         name, order = record["array"], record["order"]
         if name not in self._arrays or self._uses[name] == self._max_uses:
             raise DataError(
-                f"the arrays of a saved model are those that {DOCUMENT} names, each once, {name!r} is missing; "
-                f"save the model again"
+                f"the arrays of a saved model are those that {DOCUMENT} names, each once, {shown(repr(name))} is "
+                f"missing; save the model again"
             )
         self._uses[name] += 1
         array = self._arrays[name]
         found, expected = (array.dtype.name, list(array.shape)), (record["dtype"], record["shape"])
         if found != expected:
             raise DataError(
-                f"array {name!r} must be {expected[0]} of shape {expected[1]}, got {found[0]} of shape {found[1]}; "
-                f"save the model again"
+                f"array {shown(repr(name))} must be {shown(str(expected[0]))} of shape {shown(str(expected[1]))}, got "
+                f"{found[0]} of shape {list(found[1])}; save the model again"
             )
         if order not in ("C", "F"):
             raise not_as_written(f"the order {order!r}")

@@ -115,7 +115,7 @@ def require_known(table: Mapping[str, object], name: object) -> None:
     """Refuse a name that is not in a table."""
     if not isinstance(name, str) or name not in table:
         raise DataError(
-            f"{DOCUMENT} may name one of {', '.join(table)} here, got {_shown(repr(name))}; load it with the version "
+            f"{DOCUMENT} may name one of {', '.join(table)} here, got {shown(repr(name))}; load it with the version "
             f"of knotwork that wrote it, or save the model again"
         )
 
@@ -135,12 +135,12 @@ class NotAsWritten(DataError):
 
 def not_as_written(found: str) -> DataError:
     """Return the error for a document that has been changed."""
-    error = NotAsWritten(f"{DOCUMENT} must be as save wrote it, got {_shown(found)}; save the model again")
-    error.found = _shown(found)
+    error = NotAsWritten(f"{DOCUMENT} must be as save wrote it, got {shown(found)}; save the model again")
+    error.found = shown(found)
     return error
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     """Shorten what came from a file, and write line breaks and terminal escapes as escapes."""
     text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
     return text if text.isprintable() else ascii(text)[1:-1]

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 
 from knotwork.errors import DataError
 from knotwork.serial.document import Arrays, digest_of
+from knotwork.serial.tables import shown
 
 # Bytes of the header, which names the arrays: a longer one is not read.
 MAX_HEADER = 64 * 2**20
@@ -69,5 +70,5 @@ def _parse(data: bytes) -> dict[str, NDArray[Any]]:
     except (SafetensorError, LookupError, TypeError, ValueError) as error:
         raise DataError(
             f"the arrays of a saved model must be a safetensors file of numbers, got one that cannot be read "
-            f"({error}); save the model again"
+            f"({shown(str(error))}); save the model again"
         ) from None
