@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, FrozenArrays
 from knotwork.errors import DataError
 
 Sets = tuple[tuple[int, ...], ...]
@@ -24,7 +24,7 @@ CHUNK = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
-class LatticePWL:
+class LatticePWL(FrozenArrays):
     """A minimum of maxima of affine functions.
 
     Parameters

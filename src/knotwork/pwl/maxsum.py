@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, FrozenArrays
 from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
 
@@ -18,7 +18,7 @@ MAX_PIECES = 20_000
 
 
 @dataclass(frozen=True, eq=False)
-class MaxSum:
+class MaxSum(FrozenArrays):
     """f_k(x) = affine[k]·[1, x] + Σ_g coef[g, k] · max over j in groups[g] of theta[j]·[1, x].
 
     Parameters

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import linprog
 from scipy.spatial import ConvexHull, HalfspaceIntersection
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, FrozenArrays
 from knotwork.errors import DataError
 from knotwork.pwl.cells import clip, cut
 from knotwork.pwl.lattice import LatticePWL
@@ -23,7 +23,7 @@ NEAR, FAR = 1e-11, 1e4
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class Piece(FrozenArrays):
     """An affine function on a bounded polytope.
 
     Parameters

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from knotwork.arrays import CHUNK, Floats
+from knotwork.arrays import CHUNK, Floats, FrozenArrays
 from knotwork.errors import DataError
 
 
@@ -204,7 +204,7 @@ def _frozen(values: ArrayLike, ndim: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class Spline:
+class Spline(FrozenArrays):
     """A continuous function of d features with p outputs, piecewise linear unless it has products.
 
     Attributes
