@@ -148,7 +148,7 @@ def _draft(place: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        os.close(file)
+        _unlock_and_close(file)
 
 
 def remove_abandoned(folder: Path) -> None:
@@ -206,7 +206,15 @@ def locked_folder(folder: Path) -> Iterator[bool]:
             time.sleep(0.002)
         yield bool(locked)
     finally:
-        os.close(file)
+        _unlock_and_close(file)
+
+
+def _unlock_and_close(file: int) -> None:
+    # Closing is not enough: a process that was forked meanwhile has the file open too.
+    if fcntl is not None:
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_UN)
+    os.close(file)
 
 
 def _lock(file: int) -> bool | None:

@@ -3,6 +3,9 @@
 import contextlib
 import os
 import shutil
+import signal
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from knotwork.serial import folder as folders
 from knotwork.serial.tables import DOCUMENT
 from tests.saved.make import HERE
 from tests.serial.edited import arrays_file
+from tests.torture.processes import ended, forked
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +168,79 @@ def test_an_interrupt_behind_the_last_rename_keeps_the_new_model(saved, monkeypa
     with pytest.raises(KeyboardInterrupt):
         save(other, saved, overwrite=True)
     assert load(saved) == other
+
+
+# Kills
+
+
+def killed_before(name, place, model, target):
+    """Save in another process, killed just before it renames something onto the target."""
+
+    def work():
+        rename = getattr(os, name)
+
+        def kill(source, to, *rest):
+            if Path(to).name == target:
+                os.kill(os.getpid(), signal.SIGKILL)
+            rename(source, to, *rest)
+
+        setattr(os, name, kill)
+        save(model, place, overwrite=True)
+
+    assert ended(forked(work)) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_saves_killed_just_before_the_documents_rename(spline, saved, times):
+    for k in range(times):
+        killed_before("replace", saved, kw.Spline((), [float(k)], [], ("z",)), DOCUMENT)
+        assert load(saved) == spline
+    assert len(os.listdir(saved)) > 2  # the arrays and the document of the killed ones
+    other = kw.Spline((), [5.0], [], ("z",))
+    save(other, saved, overwrite=True)
+    assert load(saved) == other
+    assert sorted(os.listdir(saved)) == sorted([DOCUMENT, arrays_file(saved).name])
+
+
+# Readers and writers
+
+
+def test_a_reader_begins_again_when_the_model_is_replaced_under_it(mars, saved, monkeypatch):
+    """Between the document and its arrays somebody saves, and the arrays of the old document are gone."""
+    read = folders.read_arrays
+
+    def slow(folder, *rest):
+        monkeypatch.setattr(folders, "read_arrays", read)
+        save(mars, folder, overwrite=True)
+        return read(folder, *rest)
+
+    monkeypatch.setattr(folders, "read_arrays", slow)
+    assert isinstance(load(saved), kw.MarsRegressor)
+
+
+def test_a_reader_begins_again_even_if_the_same_model_is_back(mars, spline, saved, monkeypatch):
+    read, calls = folders.read_arrays, []
+
+    def slow(folder, *rest):
+        calls.append(1)
+        if len(calls) == 1:
+            save(mars, folder, overwrite=True)
+            with pytest.raises(DataError, match="lacks it"):
+                read(folder, *rest)
+            save(spline, folder, overwrite=True)
+            raise FileNotFoundError
+        return read(folder, *rest)
+
+    monkeypatch.setattr(folders, "read_arrays", slow)
+    assert load(saved) == spline
+    assert len(calls) == 2
+
+
+def test_writers_wait_for_each_other(spline, mars, saved):
+    """A second one beside the first would remove the arrays that the first is about to name."""
+    with folders.locked_folder(saved):
+        child = forked(lambda: save(mars, saved, overwrite=True))
+        time.sleep(0.3)
+        assert load(saved) == spline
+    assert ended(child) == 0
+    assert isinstance(load(saved), kw.MarsRegressor)

@@ -77,7 +77,7 @@ def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[st
             rng = np.random.default_rng([seed, case])
             name = list(targets.writers)[case % len(targets.writers)]
             report(f"case {case}, {name}")
-            how = limited if case // len(targets.writers) % 2 else _short_files
+            how = limited if case // len(targets.writers) % 2 else short_files
             what, sentence = one_case(disk, name, targets.writers[name], how, rng)
             counts[what] += 1
             if sentence:
@@ -124,7 +124,7 @@ def _small_disk(disk: Path) -> Iterator[Callable]:
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK}", "tmpfs", str(disk)]
     if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
-        yield _short_files
+        yield short_files
         return
     try:
         yield lambda room: _filled(disk, room)
@@ -146,7 +146,8 @@ def _filled(disk: Path, room: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _short_files(room: int) -> Iterator[None]:
+def short_files(room: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes: the system then refuses to write, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
     try:

@@ -12,7 +12,6 @@ import shutil
 import signal
 import sys
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ import knotwork as kw
 from knotwork.errors import KnotworkError
 from tests.saved.make import HERE
 from tests.torture.outcome import Outcome
+from tests.torture.processes import ended, forked
 
 NAME = "kill_saving"
 DEFAULT_COUNT = 200
@@ -59,8 +59,9 @@ def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[st
             shutil.copytree(HERE / "0.1.0-schema-2" / "spline", place)
             (place / "expected.json").unlink()
         for _ in range(2 if rng.random() < 0.4 else 1):
-            counts[kill(place, made[:3], rng)] += 1
-            sentence = wrong(place, made, begin == "empty")
+            how = kill(place, made[:3], rng)
+            counts[how] += 1
+            sentence = "save raised" if how == "save raised" else wrong(place, made, begin == "empty")
             if sentence:
                 bad.append(f"case {case}, {begin} folder: {sentence}")
         kw.save(made[1], place, overwrite=True)
@@ -74,22 +75,18 @@ def kill(place: Path, made: list[kw.Spline], rng: np.random.Generator) -> str:
     """Begin to save in another process, and kill it; return how."""
     operation = int(rng.integers(OPERATIONS)) if rng.random() < 0.6 else None
     moment, offset = float(rng.uniform(0, MOMENTS)), int(rng.integers(3))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # the child only saves
-        child = os.fork()
-    if child == 0:
-        try:
-            if operation is not None:
-                _kill_before(operation)
-            for k in itertools.count(offset):
-                kw.save(made[k % 3], place, overwrite=True)
-        finally:
-            os._exit(1)
+
+    def save_for_ever() -> None:
+        if operation is not None:
+            _kill_before(operation)
+        for k in itertools.count(offset):
+            kw.save(made[k % 3], place, overwrite=True)
+
+    child = forked(save_for_ever)
     if operation is None:
         time.sleep(moment)
         os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
-    if not os.WIFSIGNALED(status):
+    if ended(child) != -signal.SIGKILL:
         return "save raised"
     return "killed at a moment" if operation is None else "killed before a file operation"
 

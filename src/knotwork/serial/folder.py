@@ -132,7 +132,7 @@ def _read_limited(file: BinaryIO) -> bytes:
     size = os.fstat(file.fileno()).st_size
     if size > MAX_DOCUMENT:
         raise not_as_written(f"{size} bytes where {MAX_DOCUMENT} are the maximum")
-    return file.read(MAX_DOCUMENT + 1)
+    return file.read(size)
 
 
 def _document_in(folder: Path) -> Any:
