@@ -390,3 +390,10 @@ def test_a_spline_model_needs_no_torch(tmp_path):
     command = [sys.executable, "-W", "error", "-c", textwrap.dedent(code)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_a_dictionary_of_numbers_comes_back(plain_data, tmp_path):
+    X = plain_data[0]
+    weights = {0: 1.0, 1: 2.5}
+    model = kw.MarsClassifier(class_weight=weights).fit(X, (X[:, 0] > 0).astype(int))
+    assert there_and_back(model, tmp_path).class_weight == weights

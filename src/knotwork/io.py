@@ -117,6 +117,6 @@ def _build(body: Any, arrays: Mapping[str, NDArray[Any]], schema: int = SCHEMA) 
     except DataError:
         raise
     except (
-        ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
+        ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError,
     ) as error:  # fmt: skip
         raise not_as_written(f"a part that does not fit ({type(error).__name__}: {error})") from None
