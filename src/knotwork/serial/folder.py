@@ -9,6 +9,7 @@ killed. They are known by their names and contents; no other file is ever remove
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import time
@@ -25,7 +26,6 @@ from knotwork.serial.document import (
     Arrays,
     Document,
     arrays_file,
-    digest_of,
     is_ours,
     parse,
     read_document,
@@ -164,7 +164,8 @@ def _arrays_in(folder: Path, document: Any) -> list[Path]:
     found = []
     for name in names:
         if name in _EARLIER or _NAME.fullmatch(name):
-            digest = digest_of((folder / name).read_bytes())
+            with (folder / name).open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
             if name == arrays_file(digest) or digest == earlier:
                 found.append(folder / name)
     return found
