@@ -55,8 +55,9 @@ from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build
 from knotwork.network.start.choose import StartOptions, StartTask, choose_start
 from knotwork.network.start.initial import kaiming, spline_start
-from knotwork.network.train.loop import Part, TrainOptions, fit_network
+from knotwork.network.train.loop import TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, SquaredError
+from knotwork.network.train.rows import Part
 
 SPLINES: dict[str, int | str] = {"spline": "auto", "degree 1": 1, "degree 2": 2}
 STARTS = ("spline", "kaiming", "all epochs", "orthogonal", "lsuv")

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from knotwork.network.train.loop import History
+    from knotwork.network.train.history import History
     from knotwork.spline.forward import Step
 
 
@@ -30,8 +30,13 @@ def forward_progress(show: bool) -> Iterator[Callable[[Step], None] | None]:
 
 
 @contextmanager
-def epoch_progress(show: bool, epochs: int) -> Iterator[Callable[[int, History, object], None] | None]:
-    """Yield a function that shows an epoch of training as it ends, or None."""
+def epoch_progress(
+    show: bool, epochs: int, *, unseen: bool = True
+) -> Iterator[Callable[[int, History, object], None] | None]:
+    """Yield a function that shows an epoch of training as it ends, or None.
+
+    ``unseen`` is whether the network cannot have seen the validation rows; where it may have, a line says so.
+    """
     if not show:
         yield None
         return
@@ -40,6 +45,11 @@ def epoch_progress(show: bool, epochs: int) -> Iterator[Callable[[int, History, 
     columns = (TextColumn("epoch {task.completed}/{task.total}"), BarColumn(), TextColumn("{task.description}"),
                TimeElapsedColumn())  # fmt: skip
     with Progress(*columns) as progress:
+        if not unseen:
+            progress.console.print(
+                "The validation rows are some of X's, which the network may have seen before: no epoch is undone. "
+                "Rows that it has not seen, validation=(X, y), judge better."
+            )
         task = progress.add_task("starting", total=epochs)
 
         def report(epoch: int, history: History, _: object) -> None:

@@ -7,6 +7,8 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, _fit_context
 
+from knotwork.compute.blas import one_blas_thread
+
 
 class Estimator(BaseEstimator):
     """Base of the estimators; subclasses read their data and set the fitted attributes in ``_fit``."""
@@ -27,7 +29,8 @@ class Estimator(BaseEstimator):
         """
         before = dict(self.__dict__)
         try:
-            self._fit(X, y, sample_weight)
+            with one_blas_thread():
+                self._fit(X, y, sample_weight)
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)

@@ -58,8 +58,12 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         work on a good start without undoing it.
     device : str, default None
         Where to train; None is the CPU.
+    checkpoint : path, default None
+        File that the state of the training is written to, and that the same fit goes on from after a crash: the result
+        has the same bits on the CPU. It is removed at the end; the file of any other fit is refused.
     random_state, n_jobs, verbose
-        Seed (equal seeds give equal bits on the CPU), threads of the spline fit, progress bar.
+        Seed (equal seeds give equal bits on the CPU, whatever the number of threads), threads of the spline fit,
+        progress bar.
 
     Attributes
     ----------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
@@ -25,8 +26,10 @@ from knotwork.network.chain import Chain, build, evaluate, read_chain
 from knotwork.network.reshape import FILLS
 from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start
 from knotwork.network.start.initial import kaiming, spline_start
-from knotwork.network.train.loop import Part, TrainOptions, fit_network
+from knotwork.network.train.checkpoint import Checkpoint
+from knotwork.network.train.loop import TrainOptions, fit_network
 from knotwork.network.train.losses import Loss
+from knotwork.network.train.rows import Part
 from knotwork.progress import epoch_progress
 from knotwork.spline.model import Spline
 
@@ -82,6 +85,7 @@ class SplineNetBase(Estimator):
         "setback": [Interval(Real, 0, None, closed="left"), None],
         "average": [Interval(Real, 0, None, closed="left")],
         "device": [str, torch.device, None],
+        "checkpoint": [str, os.PathLike, None],
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
@@ -111,6 +115,7 @@ class SplineNetBase(Estimator):
         setback: float | None = 0.05,
         average: float = 10.0,
         device: str | torch.device | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -137,6 +142,7 @@ class SplineNetBase(Estimator):
         self.setback = setback
         self.average = average
         self.device = device
+        self.checkpoint = checkpoint
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
@@ -147,7 +153,10 @@ class SplineNetBase(Estimator):
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         problem = self._read(X, y, sample_weight)
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        seed = checkpoint.seed() if checkpoint is not None and self.random_state is None else None
+        if seed is None:
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         split = self._split(problem.rows, seed)
         loss = problem.loss
         coordinates = loss.coordinates(split.training.X, split.training.y, split.training.weight)
@@ -172,6 +181,7 @@ class SplineNetBase(Estimator):
                 loss=loss,
                 unit=loss.unit(coordinates),
                 report=report,
+                checkpoint=checkpoint,
             )
         self.network_ = build(read_chain(net).with_scaling(coordinates), torch.float32, device)
         self.start_network_ = build(start.with_scaling(coordinates), torch.float32)
@@ -180,6 +190,8 @@ class SplineNetBase(Estimator):
         self.history_ = history
         self.encoder_ = problem.encoder
         self.__dict__.update(problem.attributes)
+        if checkpoint is not None:
+            checkpoint.remove()
 
     def _split(self, rows: Sample, seed: int) -> Split:
         """Hold validation rows out, and rows for the spline if it is to have its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, ClassVar
@@ -30,7 +31,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     Parameters
     ----------
     hidden, start, activation, fill, spline_fraction, epochs, batch_size, learning_rate, dropout,
-    validation_fraction, patience, setback, average, device, random_state, n_jobs, verbose
+    validation_fraction, patience, setback, average, device, checkpoint, random_state, n_jobs, verbose
         As in SplineNetRegressor.
     weight_decay : float, default 0.3
         As in SplineNetRegressor, but larger: labels carry less information than numbers, and overconfident logits are
@@ -104,6 +105,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         setback: float | None = 0.05,
         average: float = 10.0,
         device: str | torch.device | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
         random_state: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
@@ -115,7 +117,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
             penalty=penalty, threshold=threshold, ridge=ridge, spline_fraction=spline_fraction, epochs=epochs,
             batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup, l1=l1,
             dropout=dropout, validation_fraction=validation_fraction, patience=patience, setback=setback,
-            average=average, device=device, random_state=random_state, n_jobs=n_jobs, verbose=verbose,
+            average=average, device=device, checkpoint=checkpoint, random_state=random_state, n_jobs=n_jobs,
+            verbose=verbose,
         )  # fmt: skip
         self.label_smoothing = label_smoothing
         self.class_weight = class_weight

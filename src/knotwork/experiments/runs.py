@@ -23,8 +23,10 @@ from knotwork.network.chain import build, read_chain
 from knotwork.network.compile.balance import balance_
 from knotwork.network.start.choose import StartOptions, StartTask, choose_start
 from knotwork.network.start.initial import spline_start
-from knotwork.network.train.loop import History, Part, TrainOptions, fit_network
+from knotwork.network.train.history import History
+from knotwork.network.train.loop import TrainOptions, fit_network
 from knotwork.network.train.losses import SquaredError
+from knotwork.network.train.rows import Part
 from knotwork.spline.model import Spline
 
 RELU = activation_rule("relu")

@@ -85,7 +85,7 @@ def prune(subject: Subject, rows: Rows | None, threshold: float, model: Any) -> 
         errors = (error(subject, old, rows), error(subject, new, rows)) if rows.y is not None else None
     twin = None
     if module is not None and model is subject.estimator:
-        from knotwork.network.train.loop import History
+        from knotwork.network.train.history import History
 
         twin = copy.copy(model)
         twin.network_ = built

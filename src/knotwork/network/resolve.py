@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from knotwork.data.coordinates import Coordinates
     from knotwork.network.chain import Chain
-    from knotwork.network.train.loop import History
+    from knotwork.network.train.history import History
     from knotwork.spline.result import SplineFit
 
 

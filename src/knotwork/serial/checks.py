@@ -136,6 +136,7 @@ def _history(history: Any) -> None:
     require(len(lengths) == 1, "a history whose columns differ in length")
     epochs = range(max(1, *lengths))
     require(history.best_epoch in epochs and all(k in epochs for k in history.undone), "a history of other epochs")
+    require(isinstance(history.validation_unseen, bool), "a history that does not say which rows it was judged by")
 
 
 def _knot(knot: Any) -> None:

@@ -116,5 +116,6 @@ STEPS: dict[int, dict[str, Rewrite]] = {
         "PiecewiseFit": _piecewise_fit_1,
         "Conversion": gains("Conversion", link="identity", encoder=None),
     },
-    2: {},  # the document got a digest and names its file of arrays; the records stayed as they were
+    # The document got a digest and names its file of arrays. Saved histories are those of estimators.
+    2: {"History": gains("History", validation_unseen=True)},
 }

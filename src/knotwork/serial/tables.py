@@ -33,7 +33,7 @@ RECORDS = {
     "Conversion": "knotwork.network.chain",
     "Coordinates": "knotwork.data.coordinates",
     "Hinge": "knotwork.spline.model",
-    "History": "knotwork.network.train.loop",
+    "History": "knotwork.network.train.history",
     "Knot": "knotwork.spline.result",
     "LatticePWL": "knotwork.pwl.lattice",
     "Linear": "knotwork.spline.model",

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import threadpool_limits
 
 from knotwork.arrays import CHUNK, Floats
+from knotwork.compute.blas import one_blas_thread
 
 # Ridges tried, in units of the features' variance.
 RIDGES = np.logspace(-4, 3, 22)
@@ -58,7 +58,7 @@ def fit_scores(X: NDArray[np.floating], y: Floats) -> Scores:
         right += z.T @ (y[rows] - centre)
     scale = np.sqrt(np.diagonal(gram) / n)
     scale = np.where(scale > 1e-12 * np.abs(mean), scale, np.inf)  # a constant gets no weight
-    with threadpool_limits(1, user_api="blas"):  # its threads wait for each other, for seconds on a busy machine
+    with one_blas_thread():  # threads wait for each other, for seconds on a busy machine
         sizes, axes = np.linalg.eigh(gram / scale / scale[:, None])
     sizes, right = np.maximum(sizes, 0.0), axes.T @ (right / scale[:, None])
     turned = axes / scale[:, None]  # to coordinates in which the Gram matrix is diagonal

@@ -33,7 +33,7 @@ def outputs(net, X):
 
 def test_history_begins_with_the_network_as_it_came_and_never_ends_worse(data):
     X, y = data
-    net = start(X, y)
+    net = start(X[100:], y[100:])
     validation = (X[:100], y[:100])
     before = np.mean((outputs(net, X[:100])[:, 0] - y[:100]) ** 2)
     history = kw.train(net, X[100:], y[100:], validation=validation, epochs=20, random_state=0)
@@ -226,23 +226,58 @@ def test_bad_rows_are_refused_and_the_network_is_as_it_was(data, change, message
         assert torch.equal(value, before[name])
 
 
-def test_an_interrupted_training_leaves_the_network_as_it_was(data, monkeypatch):
+@contextmanager
+def watched_steps(look, after=False):
+    """Call ``look(optimiser)`` before (or after) every step of any optimiser."""
+    register = register_optimizer_step_post_hook if after else register_optimizer_step_pre_hook
+    handle = register(lambda optimiser, _args, _kwargs: look(optimiser))
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def after_steps(count, error):
+    """A context in which a step of any optimiser after so many raises an error."""
+    left = iter(range(count))
+
+    def look(_):
+        if next(left, None) is None:
+            raise error
+
+    return watched_steps(look)
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_a_training_that_fails_leaves_the_network_as_it_was(data, fold):
     X, y = data
-    net = start(X, y)
+    net = kw.to_network(kw.MarsRegressor().fit(X, y), fold=fold)
     before = copy.deepcopy(net.state_dict())
-    steps = iter(range(5))
-    real = torch.optim.AdamW.step
-
-    def interrupted(self, *args, **kwargs):
-        if next(steps, None) is None:
-            raise KeyboardInterrupt
-        return real(self, *args, **kwargs)
-
-    monkeypatch.setattr(torch.optim.AdamW, "step", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with after_steps(20, RuntimeError("the disk is on fire")), pytest.raises(RuntimeError, match="on fire"):
         kw.train(net, X, y, epochs=50, random_state=0)
     for name, value in net.state_dict().items():
         assert torch.equal(value, before[name])
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_ctrl_c_puts_the_best_weights_so_far_into_the_network_and_says_so(data, fold):
+    X, y = data
+    seen = []
+    settings = {"validation": (X[:100], y[:100]), "learning_rate": 3e-3, "random_state": 0, "batch_size": 50}
+    net = kw.to_network(kw.MarsRegressor().fit(X[100:], y[100:]), fold=fold, dtype=torch.float64)
+    untouched = copy.deepcopy(net)
+    with after_steps(6 * 12 + 3, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt) as caught:
+        kw.train(net, X[100:], y[100:], epochs=50, callbacks=[lambda e: seen.append(e.history)], **settings)
+    history = seen[-1]
+    assert len(history) == 13
+    assert history.best_epoch > 0
+    assert caught.value.__notes__ == [
+        f"training was interrupted in epoch 13; the network has its best weights so far, those of epoch "
+        f"{history.best_epoch}"
+    ]
+    after = np.mean((outputs(net, X[:100])[:, 0] - y[:100]) ** 2)
+    assert after == pytest.approx(history.validation_loss[history.best_epoch], rel=1e-9)
+    assert after < np.mean((outputs(untouched, X[:100])[:, 0] - y[:100]) ** 2)
 
 
 def test_progress_is_shown(data, capsys):
@@ -287,17 +322,6 @@ def test_an_epoch_that_ends_in_no_number_is_undone(data):
 # ------------------------------------------------------------- what a step does
 #
 # These tests watch the optimiser from outside, through torch's own hook, or train networks whose steps are known.
-
-
-@contextmanager
-def watched_steps(look, after=False):
-    """Call ``look(optimiser)`` before (or after) every step of any optimiser."""
-    register = register_optimizer_step_post_hook if after else register_optimizer_step_pre_hook
-    handle = register(lambda optimiser, _args, _kwargs: look(optimiser))
-    try:
-        yield
-    finally:
-        handle.remove()
 
 
 def parameters_of(optimiser):
@@ -394,7 +418,7 @@ def test_training_that_cannot_improve_ends_after_as_many_epochs_as_patience_says
 def test_patience_counts_from_the_best_epoch(data):
     X, y = data
     settings = {**AS_IT_IS, "epochs": 40, "batch_size": 40, "learning_rate": 0.1, "average": 0.0, "warmup": 0.0}
-    settings |= {"validation": (X[:60], y[:60]), "random_state": 1}
+    settings |= {"validation": (X[:60], y[:60]), "random_state": 1, "setback": None}
     full = kw.train(small_net(), X[60:], y[60:], **settings)
     assert len(full) == 41
     losses, lengths = np.array(full.validation_loss), []
@@ -593,7 +617,8 @@ def test_rows_that_are_told_apart_already_hardly_move_the_network():
                 p.zero_()
             net[0].weight[:2, 0], net[2].weight[0, :2] = torch.tensor([1.0, -1.0]), torch.tensor([30.0, -30.0])
         with watched_steps(lambda optimiser, way=way: way.append(copies_of(optimiser))):
-            kw.train(net, X, y, task=task, validation=(X, y), epochs=2, weight_decay=0.0, warmup=0.0, **ONE_STEP)
+            settings = {"epochs": 2, "weight_decay": 0.0, "warmup": 0.0, "setback": None, **ONE_STEP}
+            kw.train(net, X, y, task=task, validation=(X, y), **settings)
         moves.append(max(float((b - a).abs().max()) for a, b in zip(*way, strict=True)))
     assert moves[0] < 0.05 * moves[1]
 

@@ -16,6 +16,7 @@ from scipy.special import expit
 from torch import nn
 
 from knotwork.arrays import Floats
+from knotwork.compute.blas import one_blas_thread
 from knotwork.compute.workers import thread_count
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.sample import Sample
@@ -102,6 +103,11 @@ class StartOptions:
 
 def choose_start(task: StartTask, options: StartOptions) -> Spline:
     """Fit the splines to choose from, and choose by the held-out rows: (N, d) → (N, outputs)."""
+    with one_blas_thread():
+        return _chosen(task, options)
+
+
+def _chosen(task: StartTask, options: StartOptions) -> Spline:
     first, *more = _degrees(task, options)
     fit_options = FitOptions(
         max_terms=options.max_terms, max_degree=first, penalty=options.penalty, threshold=options.threshold,

@@ -5,27 +5,43 @@ up slowly, because a few full-size steps destroy a converted start. An epoch aft
 predicted clearly worse than before may be undone, and the rate halved: whatever a start knows, it then loses no more
 than a few percent of it. Epoch 0 is a checkpoint like any other: on the validation rows the result is never worse than
 what training began with.
+
+Equal seeds give equal bits on the CPU, and so does a training that goes on from a checkpoint: everything that decides
+about the next epoch is in ``_Run``, and nothing depends on the number of threads.
 """
 
 from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from knotwork.arrays import Floats
-from knotwork.data.coordinates import Coordinates
-from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
-from knotwork.network.chain import ACTIVATIONS
-from knotwork.network.train.losses import Loss, SquaredError
+from knotwork.network.train.checkpoint import Checkpoint, Identity, Saved, described, digest_of, versions
+from knotwork.network.train.history import History
+from knotwork.network.train.losses import Loss, OwnLoss, SquaredError
+from knotwork.network.train.optimiser import (
+    Factory,
+    forget_direction,
+    make_optimiser,
+    optimiser_state,
+    schedule,
+    set_optimiser_state,
+)
+from knotwork.network.train.randomness import draws, global_generator, global_states, own_dropout, set_global_states
+from knotwork.network.train.rows import Part, Rows
+from knotwork.network.train.threads import step_threads, torch_threads
+
+# Called after every epoch with its number, the history so far, and the network with the averaged weights; True ends
+# the training.
+Report = Callable[[int, History, nn.Module], bool | None]
 
 
 @dataclass(frozen=True)
@@ -54,148 +70,242 @@ class TrainOptions:
     average: float = 10.0
 
 
-@dataclass
-class History:
-    """Losses after each epoch, beginning with epoch 0, the network as it came.
-
-    They are mean squared errors in units of y², or for classes mean log-losses in nats. After an epoch that was undone
-    they are those of the weights it went back to.
-
-    train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch
-    undone : numbers of the epochs that were undone
-    best_epoch : the epoch whose weights were kept
-    """
-
-    train_loss: list[float] = field(default_factory=list)
-    validation_loss: list[float] = field(default_factory=list)
-    learning_rate: list[float] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    undone: list[int] = field(default_factory=list)
-    best_epoch: int = 0
-
-    def __len__(self) -> int:
-        return len(self.train_loss)
-
-    def to_frame(self) -> Any:
-        """Return the history as a pandas frame, one row per epoch."""
-        import pandas as pd
-
-        return pd.DataFrame({
-            "train_loss": self.train_loss,
-            "validation_loss": self.validation_loss,
-            "learning_rate": self.learning_rate,
-            "seconds": self.seconds,
-        }).rename_axis("epoch")  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Part:
-    """Rows to train or to validate on: x (N, d), y (N, p) or codes of classes (N,), weight (N,)."""
-
-    x: Tensor
-    y: Tensor
-    weight: Tensor
-
-    @classmethod
-    def of(cls, rows: Sample, loss: Loss, coordinates: Coordinates, device: torch.device, dtype: torch.dtype) -> Part:
-        """Put rows, targets and weights into the coordinates of training."""
-        targets = torch.from_numpy(loss.targets(rows.y, coordinates))
-        return cls(
-            torch.from_numpy(coordinates.features(rows.X)).to(device, dtype),
-            targets.to(device, dtype if targets.is_floating_point() else targets.dtype),
-            torch.from_numpy(rows.weight).to(device, dtype),
-        )
-
-
 def fit_network(
     net: nn.Module,
-    training: Part,
+    training: Rows,
     validation: Part,
     options: TrainOptions,
     *,
     seed: int,
     loss: Loss | None = None,
     unit: float = 1.0,
-    report: Callable[[int, History, nn.Module], None] | None = None,
+    report: Report | None = None,
+    optimiser: Factory | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> History:
     """Train a network in place, in the coordinates it is given, and leave it with the weights of its best epoch.
 
-    ``unit`` is what one unit of the loss is worth in the history.
+    ``unit`` is what one unit of the loss is worth in the history. A KeyboardInterrupt goes on to the caller; the
+    network then has the best weights so far, and the exception a note that says so. The checkpoint's file stays until
+    the caller removes it.
     """
-    device = training.x.device
     loss = loss or SquaredError()
-    history = History()
-    generator = torch.Generator().manual_seed(seed)
-    steps_per_epoch = -(-len(training.x) // options.batch_size)
-    schedule = _schedule(options, options.epochs * steps_per_epoch)
-    parameters = [p for p in net.parameters() if p.requires_grad]
-    penalised: list[Tensor] = [p for p in parameters if p.ndim > 1]
-    optimiser = torch.optim.AdamW(
-        [{"params": penalised, "weight_decay": options.weight_decay},
-         {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0}],
-        lr=options.learning_rate, eps=loss.adam_epsilon, fused=device.type in ("cpu", "cuda") or None,
-    )  # fmt: skip
-    elapsed = 0.0
-    averaged = copy.deepcopy(net)
-    best = _state(averaged)
-    step, share = 0, 1.0
-    with _dropout(net, options.dropout), _seeded(seed, device):
-        for epoch in range(options.epochs + 1):
-            start = time.perf_counter()
-            if epoch > 0:
-                net.train()
-                order = torch.randperm(len(training.x), generator=generator).to(device)
-                for batch in torch.split(order, options.batch_size):
-                    for group in optimiser.param_groups:
-                        group["lr"] = share * schedule[step]
-                    step += 1
-                    optimiser.zero_grad(set_to_none=True)
-                    cost = _mean(loss.learning(net(training.x[batch]), training.y[batch]), training.weight[batch])
-                    if options.l1 > 0:
-                        cost = cost + options.l1 * sum(p.abs().sum() for p in penalised)
-                    cost.backward()  # type: ignore[no-untyped-call]
-                    nn.utils.clip_grad_norm_(parameters, options.clip)
-                    optimiser.step()
-                    _average(averaged, net, step, options.average * steps_per_epoch)
-            reached = _evaluate(averaged, validation, loss) * unit
-            history.learning_rate.append(share * schedule[step - 1] if step else 0.0)
-            if epoch > 0 and _is_setback(reached, history, options):
-                for part in (net, averaged):
-                    _restore(part, best)
-                _forget_direction(optimiser)
-                share /= 2
-                history.undone.append(epoch)
-                history.train_loss.append(history.train_loss[history.best_epoch])
-                reached = history.validation_loss[history.best_epoch]
-            else:
-                history.train_loss.append(_evaluate(averaged, training, loss) * unit)
-            history.validation_loss.append(reached)
-            elapsed += time.perf_counter() - start
-            history.seconds.append(elapsed)
-            if not np.isfinite(history.validation_loss[0]):
-                raise NetworkError("the network's loss is not finite before training; check its weights and the data")
-            if history.validation_loss[-1] < history.validation_loss[history.best_epoch]:
-                history.best_epoch = epoch
-                best = _state(averaged)
-            if report is not None:
-                report(epoch, history, averaged)
-            if options.patience is not None and epoch - history.best_epoch >= options.patience:
-                break
-    _restore(net, best)
-    return history
+    run = _Run.begin(net, training, options, loss, seed, optimiser)
+    identity = None
+    if checkpoint is not None:
+        if not isinstance(training, Part):
+            raise NetworkError("a checkpoint needs rows in memory, whose order it can go back to, got a loader of them")
+        identity = _identity(run, training, validation, loss, unit, seed, optimiser)
+    with ExitStack() as stack:
+        # The caller may be inside no_grad or inference_mode.
+        for context in (torch.inference_mode(False), torch.enable_grad()):
+            stack.enter_context(context)
+        if training.device.type == "cpu":
+            stack.enter_context(torch_threads(step_threads(net, options.batch_size)))
+        stack.enter_context(own_dropout(net, options.dropout, run.mask_generator))
+        if run.draws:
+            stack.enter_context(global_generator(seed, training.device))
+        try:
+            if checkpoint is not None and identity is not None and (saved := checkpoint.read(identity)) is not None:
+                run.resume(saved)
+            while not run.has_ended:
+                run.epoch(training, validation, loss, unit)
+                if report is not None and report(run.last_epoch, run.history, run.averaged):
+                    run.stopped = True
+                if checkpoint is not None and identity is not None and (run.last_epoch == 0 or checkpoint.is_due()):
+                    checkpoint.write(identity, run.saved())
+        except KeyboardInterrupt as interrupt:
+            _restore(net, run.best)
+            interrupt.add_note(
+                f"training was interrupted in epoch {run.last_epoch + 1}; the network has its best weights so far, "
+                f"those of epoch {run.history.best_epoch}"
+            )
+            raise
+    _restore(net, run.best)
+    return run.history
 
 
-def _is_setback(reached: float, history: History, options: TrainOptions) -> bool:
-    """Whether a validation loss is too far above the best one, or not a number at all."""
-    if options.setback is None:
-        return False
-    return not reached <= (1 + options.setback) * history.validation_loss[history.best_epoch]
+@dataclass
+class _Run:
+    """Everything that decides about the epochs to come.
+
+    net, averaged : the network that is trained, and the one whose weights are the average
+    best : the averaged network's state at the best epoch
+    rates : of every step, one array per group of the optimiser; share : what setbacks have left of them
+    order_generator, mask_generator : of the order of the rows, and of dropout
+    draws : whether the network (or a loader) also draws from torch's global generator
+    """
+
+    net: nn.Module
+    averaged: nn.Module
+    best: dict[str, Tensor]
+    options: TrainOptions
+    optimiser: torch.optim.Optimizer
+    parameters: list[nn.Parameter]
+    rates: list[Floats]
+    steps_per_epoch: int
+    order_generator: torch.Generator
+    mask_generator: torch.Generator
+    draws: bool
+    device: torch.device
+    history: History = field(default_factory=History)
+    step: int = 0
+    share: float = 1.0
+    elapsed: float = 0.0
+    stopped: bool = False
+
+    @classmethod
+    def begin(
+        cls, net: nn.Module, training: Rows, options: TrainOptions, loss: Loss, seed: int, factory: Factory | None
+    ) -> _Run:
+        """Make a fresh optimiser and fresh generators."""
+        parameters = [p for p in net.parameters() if p.requires_grad]
+        if not parameters:
+            raise NetworkError("a network needs parameters that require gradients to be trained, this one has none")
+        steps = training.steps(options.batch_size)
+        made = make_optimiser(parameters, options.learning_rate, options.weight_decay, loss.adam_epsilon, factory)
+        averaged = copy.deepcopy(net)
+        return cls(
+            net=net,
+            averaged=averaged,
+            best=_state(averaged),
+            options=options,
+            optimiser=made,
+            parameters=parameters,
+            rates=[schedule(float(g["lr"]), options.warmup, options.epochs * steps) for g in made.param_groups],
+            steps_per_epoch=steps,
+            order_generator=torch.Generator().manual_seed(seed),
+            mask_generator=torch.Generator(training.device).manual_seed(seed),
+            draws=draws(net) or not isinstance(training, Part),
+            device=training.device,
+        )
+
+    @property
+    def last_epoch(self) -> int:
+        """The last epoch that is in the history."""
+        return len(self.history) - 1
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether there is no epoch to come."""
+        patience, waited = self.options.patience, self.last_epoch - self.history.best_epoch
+        impatient = patience is not None and self.last_epoch >= 0 and waited >= patience
+        return self.stopped or self.last_epoch >= self.options.epochs or impatient
+
+    def epoch(self, training: Rows, validation: Part, loss: Loss, unit: float) -> None:
+        """Run the next epoch; the first one, epoch 0, only looks at the losses."""
+        start = time.perf_counter()
+        history, epoch = self.history, self.last_epoch + 1
+        if epoch > 0:
+            self._steps(training, loss, unit)
+        reached = _evaluate(self.averaged, validation, loss) * unit
+        rate = self.share * float(self._rate(self.rates[0], self.step - 1)) if self.step else 0.0
+        if epoch > 0 and self._is_setback(reached):
+            for part in (self.net, self.averaged):
+                _restore(part, self.best)
+            forget_direction(self.optimiser)
+            self.share /= 2
+            history.undone.append(epoch)
+            trained, reached = history.train_loss[history.best_epoch], history.validation_loss[history.best_epoch]
+        else:
+            trained = _evaluate(self.averaged, training, loss) * unit
+        if epoch == 0 and not np.isfinite(reached):
+            raise NetworkError("the network's loss is not finite before training; check its weights and the data")
+        best = _state(self.averaged) if epoch > 0 and reached < history.validation_loss[history.best_epoch] else None
+        self.elapsed += time.perf_counter() - start
+        history.learning_rate.append(rate)
+        history.validation_loss.append(reached)
+        history.seconds.append(self.elapsed)
+        history.train_loss.append(trained)
+        if best is not None:
+            history.best_epoch, self.best = epoch, best
+
+    def _steps(self, training: Rows, loss: Loss, unit: float) -> None:
+        """Run the steps of an epoch."""
+        options, gain = self.options, loss.gain(self.history.train_loss[0] / unit)
+        penalised: list[Tensor] = [p for p in self.parameters if p.ndim > 1]
+        self.net.train()
+        for batch in training.shuffled(options.batch_size, self.order_generator):
+            for group, rates in zip(self.optimiser.param_groups, self.rates, strict=True):
+                group["lr"] = self.share * float(self._rate(rates, self.step))
+            self.step += 1
+            self.optimiser.zero_grad(set_to_none=True)
+            cost = _mean(loss.learning(self.net(batch.x), batch.y), batch.weight)
+            if gain != 1:
+                cost = cost * gain
+            if options.l1 > 0:
+                cost = cost + options.l1 * sum(p.abs().sum() for p in penalised)
+            cost.backward()  # type: ignore[no-untyped-call]
+            nn.utils.clip_grad_norm_(self.parameters, options.clip)
+            self.optimiser.step()
+            _average(self.averaged, self.net, self.step, options.average * self.steps_per_epoch)
+
+    @staticmethod
+    def _rate(rates: Floats, step: int) -> float:
+        """Return the rate of a step; a loader may yield more batches than it did at first."""
+        return float(rates[min(step, len(rates) - 1)])
+
+    def _is_setback(self, reached: float) -> bool:
+        """Whether a validation loss is too far above the best one, or not a number at all."""
+        if self.options.setback is None:
+            return False
+        best = self.history.validation_loss[self.history.best_epoch]
+        return not reached <= best + self.options.setback * abs(best)
+
+    # ------------------------------------------------------------- what a checkpoint holds
+
+    def saved(self) -> Saved:
+        """Return the state, as a checkpoint writes it."""
+        tensors = {}
+        for name, state in (("net", _state(self.net)), ("averaged", _state(self.averaged)), ("best", self.best)):
+            tensors.update({f"{name}/{key}": value for key, value in state.items()})
+        optimiser, plain = optimiser_state(self.optimiser)
+        tensors.update({f"optimiser/{key}": value for key, value in optimiser.items()})
+        tensors["generator/order"] = self.order_generator.get_state()
+        tensors["generator/mask"] = self.mask_generator.get_state()
+        if self.draws:
+            tensors.update({f"global/{key}": value for key, value in global_states(self.device).items()})
+        document = {
+            "history": asdict(self.history), "optimiser": plain, "step": self.step, "share": self.share,
+            "elapsed": self.elapsed, "stopped": self.stopped,
+        }  # fmt: skip
+        return Saved(tensors, document)
+
+    def resume(self, saved: Saved) -> None:
+        """Take the state over."""
+
+        def part(name: str) -> dict[str, Tensor]:
+            return {key.split("/", 1)[1]: v for key, v in saved.tensors.items() if key.startswith(f"{name}/")}
+
+        document = saved.document
+        _restore(self.net, part("net"))
+        _restore(self.averaged, part("averaged"))
+        self.best = {key: value.to(self.device) for key, value in part("best").items()}
+        set_optimiser_state(self.optimiser, part("optimiser"), document["optimiser"])
+        self.order_generator.set_state(part("generator")["order"])
+        self.mask_generator.set_state(part("generator")["mask"])
+        if self.draws:
+            set_global_states(part("global"), self.device)
+        self.history = History(**document["history"])
+        self.step, self.share = document["step"], document["share"]
+        self.elapsed, self.stopped = document["elapsed"], document["stopped"]
 
 
-def _forget_direction(optimiser: torch.optim.Optimizer) -> None:
-    """Drop Adam's running mean of the gradients, which points back to where an undone epoch ended."""
-    for state in optimiser.state.values():
-        state["exp_avg"].zero_()
+def _identity(
+    run: _Run, training: Part, validation: Part, loss: Loss, unit: float, seed: int, factory: Factory | None
+) -> Identity:
+    """Return what a checkpoint must have in common with this training."""
+    rows = {f"{name} {key}": value for name, part in (("training", training), ("validation", validation))
+            for key, value in vars(part).items()}  # fmt: skip
+    cost = described(loss.function) if isinstance(loss, OwnLoss) else repr(loss)
+    kinds = [type(m).__qualname__ for m in run.net.modules()]
+    return Identity(
+        seed=seed,
+        versions=versions(),
+        data=digest_of(rows),
+        options=digest_of({}, asdict(run.options), cost, unit, described(factory), run.device.type),
+        network=digest_of(run.best, kinds),
+    )
 
 
 def _average(averaged: nn.Module, net: nn.Module, step: int, horizon: float) -> None:
@@ -203,62 +313,36 @@ def _average(averaged: nn.Module, net: nn.Module, step: int, horizon: float) -> 
     weight = 1 / max(1.0, min(horizon, step / 2))
     with torch.no_grad():
         torch._foreach_lerp_(list(averaged.parameters()), list(net.parameters()), weight)
-
-
-def _schedule(options: TrainOptions, steps: int) -> Floats:
-    """Learning rate of every step: up in a line, down in a half cosine to a fiftieth."""
-    t = (np.arange(max(steps, 1)) + 1) / max(steps, 1)
-    up = np.minimum(t / max(options.warmup, 1e-9), 1.0)
-    past = np.clip((t - options.warmup) / max(1 - options.warmup, 1e-9), 0, 1)
-    down = 0.02 + 0.98 * (1 + np.cos(np.pi * past)) / 2
-    rates: Floats = options.learning_rate * up * down
-    return rates
+        # BatchNorm's statistics go with the weights that they are of; what else a layer remembers is its latest.
+        for (name, ours), theirs in zip(averaged.named_buffers(), net.buffers(), strict=True):
+            if name.endswith(("running_mean", "running_var")):
+                ours.lerp_(theirs, weight)
+            else:
+                ours.copy_(theirs)
 
 
 def _mean(costs: Tensor, weight: Tensor) -> Tensor:
-    return (costs * weight).sum() / weight.sum()
+    """Return the weighted mean; zero, with a gradient of zero, where no row has a weight."""
+    return (costs * weight).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
 
 
-def _evaluate(net: nn.Module, part: Part, loss: Loss) -> float:
+def _evaluate(net: nn.Module, rows: Rows, loss: Loss) -> float:
     net.eval()
+    cost = weight = 0.0
     with torch.no_grad():
-        return float(_mean(loss.rows(net(part.x), part.y), part.weight))
+        for part in rows.chunks():
+            cost += float((loss.rows(net(part.x), part.y) * part.weight).sum())
+            weight += float(part.weight.sum())
+    return cost / weight
 
 
 def _state(net: nn.Module) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in net.state_dict().items()}
+    found = net.state_dict().items()
+    return {name: value.detach().clone() for name, value in found if isinstance(value, Tensor)}
 
 
 def _restore(net: nn.Module, state: dict[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in net.state_dict().items():
-            value.copy_(state[name])
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Seed torch's global generators (dropout draws from them) and leave them as they were.
-
-    Those of a GPU are left alone unless it is used: a forked process must not touch it.
-    """
-    with torch.random.fork_rng([device] if device.type == "cuda" else []):
-        torch.manual_seed(seed)
-        yield
-
-
-@contextmanager
-def _dropout(net: nn.Module, share: float) -> Iterator[None]:
-    """Drop hidden units out behind every activation while training, without changing the network's modules."""
-    if share == 0:
-        yield
-        return
-
-    def drop(module: nn.Module, _: Any, output: Tensor) -> Tensor:
-        return nn.functional.dropout(output, share, training=module.training)
-
-    hooks = [m.register_forward_hook(drop) for m in net.modules() if isinstance(m, ACTIVATIONS)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
+            if isinstance(value, Tensor):
+                value.copy_(state[name])

@@ -1,21 +1,24 @@
-"""What a network is trained to make small, as records: squared error for numbers, log-loss for classes.
+"""What a network is trained to make small, as records: squared error, log-loss, or a function of one's own.
 
 A loss says how targets look to the network, in which coordinates it is trained, and what a row costs. Everything else
-about training is the same for both.
+about training is the same for all.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.errors import NetworkError
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,10 @@ class SquaredError:
     def unit(self, coordinates: Coordinates) -> float:
         """What one unit of the loss is worth in the history."""
         return coordinates.y_scale**2
+
+    def gain(self, first: float) -> float:
+        """Factor of the costs that gradients are taken of, given the loss before training."""
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -91,5 +98,74 @@ class LogLoss:
         """What one unit of the loss is worth in the history."""
         return 1.0
 
+    def gain(self, first: float) -> float:
+        """Factor of the costs that gradients are taken of, given the loss before training."""
+        return 1.0
 
-Loss = SquaredError | LogLoss
+
+@dataclass(frozen=True)
+class OwnLoss:
+    """A function of one's own, function(prediction, target): it sees raw responses (logits), never standardised ones.
+
+    function : gives a cost per row, (N,) or (N, p), whose columns are averaged; or the mean over the rows as one number
+    outputs : of the network; weighted : whether the rows have weights, which one number could not be weighted by
+    inside : the coordinates of the network's outputs in training, which are taken back before the function sees them
+    """
+
+    adam_epsilon: ClassVar[float] = 1e-8
+
+    function: Callable[[Tensor, Tensor], Tensor]
+    outputs: int
+    weighted: bool = False
+    inside: Coordinates | None = None
+
+    def rows(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return what each row costs: (N, outputs), (N, …) → (N,).
+
+        >>> loss = OwnLoss(torch.nn.L1Loss(reduction="none"), outputs=1)
+        >>> loss.rows(torch.tensor([[1.0], [2.0]]), torch.tensor([[3.0], [2.5]]))
+        tensor([2.0000, 0.5000])
+        """
+        if self.inside is not None:
+            centre = torch.as_tensor(self.inside.y_centre, dtype=output.dtype, device=output.device)
+            output = output * self.inside.y_scale + centre
+        cost = self.function(output, y)
+        if not isinstance(cost, Tensor) or not cost.is_floating_point():
+            kind = str(cost.dtype) if isinstance(cost, Tensor) else type(cost).__name__
+            raise NetworkError(f"loss(prediction, target) must return a tensor of costs, got {kind}")
+        if torch.is_grad_enabled() and output.requires_grad and not cost.requires_grad:
+            raise NetworkError("loss(prediction, target) must be computed from the prediction in torch, got a constant")
+        if cost.ndim == 0 and self.weighted:
+            raise NetworkError(
+                "loss(prediction, target) must return one cost per row, (N,), where rows have weights, got one number; "
+                "losses of torch.nn take reduction='none'"
+            )
+        if cost.ndim == 0:
+            return cost.expand(len(y))
+        if cost.ndim > 2 or len(cost) != len(y):
+            raise NetworkError(
+                f"loss(prediction, target) must return one cost per row, here ({len(y)},), or their mean, got shape "
+                f"{tuple(cost.shape)}"
+            )
+        return cost.mean(dim=1) if cost.ndim == 2 else cost
+
+    learning = rows
+
+    def coordinates(self, X: Floats, y: NDArray[Any], weight: Floats) -> Coordinates:
+        """Return the coordinates to train in: outputs stay as they are, for nobody knows what they stand for."""
+        return Coordinates.of(X, np.zeros((len(X), self.outputs)), weight)
+
+    def targets(self, y: NDArray[Any], coordinates: Coordinates) -> NDArray[Any]:
+        """Return the targets as they are."""
+        return np.ascontiguousarray(y if y.dtype.kind == "f" else y.astype(np.int64))
+
+    def unit(self, coordinates: Coordinates) -> float:
+        """What one unit of the loss is worth in the history."""
+        return 1.0
+
+    def gain(self, first: float) -> float:
+        """Factor of the costs that gradients are taken of: the first loss becomes one, whatever it is measured in."""
+        return 1 / abs(first) if np.finfo(np.float32).tiny < abs(first) < np.inf else 1.0
+
+
+Loss = SquaredError | LogLoss | OwnLoss

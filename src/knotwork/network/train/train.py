@@ -1,61 +1,75 @@
-"""Training a network of the user's own: read what y asks for, hold rows out, standardise, run the loop, fold back."""
+"""Training a network of the user's own: read rows and targets, hold rows out, standardise, run the loop, hand back."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any, TypeGuard
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
-from knotwork.data.sample import Sample
-from knotwork.data.split import held_out
 from knotwork.errors import NetworkError
-from knotwork.network.chain import (
-    TRANSPARENT,
-    flags_kept,
-    leaves,
-    placement,
-    read_layer,
-    scaling_coordinates,
-    without_scaling,
-    write_layer_,
-)
-from knotwork.network.compile.balance import balance_
-from knotwork.network.scaling import Scaling
-from knotwork.network.train.loop import History, Part, TrainOptions, fit_network
-from knotwork.network.train.losses import LogLoss, Loss, SquaredError
-from knotwork.network.train.targets import Target, read_target, to_numpy
+from knotwork.network.chain import flags_kept, placement
+from knotwork.network.train.checkpoint import Checkpoint
+from knotwork.network.train.history import History
+from knotwork.network.train.inside import Inside, trained_part
+from knotwork.network.train.loop import Report, TrainOptions, fit_network
+from knotwork.network.train.losses import LogLoss, Loss, OwnLoss, SquaredError
+from knotwork.network.train.optimiser import Factory
+from knotwork.network.train.reading import Given, Loader, read_given
+from knotwork.network.train.rows import Part, Rows, Stream
 from knotwork.progress import epoch_progress
+
+# An epoch that leaves the validation loss this share above the best is undone, where the rows can tell.
+SETBACK = 0.05
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """What a callback gets after every epoch.
+
+    epoch : its number; 0 is the network as it came
+    history : the losses so far, a copy
+    network : makes a network like yours with the present weights, the averaged ones, in evaluation mode
+    """
+
+    epoch: int
+    history: History
+    network: Callable[[], nn.Module]
+
+
+Callback = Callable[[Epoch], bool | None]
 
 
 def train(
     net: nn.Module,
-    X: ArrayLike,
-    y: ArrayLike,
+    X: Any,
+    y: Any = None,
     *,
     task: str = "auto",
-    validation: float | tuple[ArrayLike, ArrayLike] = 0.15,
+    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+    label_smoothing: float = 0.0,
     sample_weight: ArrayLike | None = None,
+    validation: float | tuple[Any, ...] | Iterable[Any] = 0.15,
+    setback: float | str | None = "auto",
+    patience: int | None = 30,
     epochs: int = 100,
     batch_size: int = 128,
+    optimizer: Factory | None = None,
     learning_rate: float = 1e-2,
     weight_decay: float = 1e-2,
     warmup: float = 0.2,
     l1: float = 0.0,
     dropout: float = 0.0,
-    patience: int | None = 30,
-    setback: float | None = None,
     average: float = 10.0,
-    label_smoothing: float = 0.0,
     standardise: bool = True,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: str | os.PathLike[str] | None = None,
     random_state: int | None = None,
     verbose: int = 0,
 ) -> History:
@@ -66,185 +80,195 @@ def train(
     Parameters
     ----------
     net : module that maps (N, d) to (N, p): responses, or logits of p classes; one logit distinguishes two classes
-    X, y : (N, d) and (N,) or (N, p); for classes (N,) labels
+    X, y : (N, d) and (N,) or (N, p); for classes (N,) labels. A frame goes through the encoder of a network that
+        remembers one (``net.conversion.encoder``). In place of both, a DataLoader, or anything else that yields batches
+        (rows, targets) or (rows, targets, weights) as often as it is iterated over
     task : "regression", "classification" or "auto". "auto" takes text and booleans for classes, whole numbers too if
         there are several outputs or only 0 and 1 occur. Numbers from 0 to p − 1 name the outputs, other labels go to
         them in sorted order
-    validation : share of the rows to validate on, or (X, y) of its own; the weights of the best epoch are kept, those
-        that the network came with among them
-    setback : as there, but None by default: only rows that the start has not seen can show a setback
+    loss : function(prediction, target) of tensors that replaces squared error and log-loss. It sees the network's
+        output (N, p) as it comes, and y as numbers (N, columns), or as codes (N,) where the network has several outputs
+        and y names them. It returns a cost per row, (N,) or (N, columns), or their mean. Only costs per row can have
+        weights
+    validation : rows to validate on; the weights of the best epoch are kept, those that the network came with among
+        them. (X, y) or (X, y, weights): rows that the network has not seen, in the spline fit neither. A share: so many
+        of X's rows, which the network may have seen; ``History.validation_unseen`` says which it was
+    setback : as there. "auto" is 0.05 for validation rows of your own, and None for a share of X: rows that a start has
+        seen it predicts too well to judge later epochs by
+    optimizer : function from a list of parameters to a torch optimiser, in place of AdamW. Rates and decay are then the
+        optimiser's own; warm-up and cosine multiply its rates
     standardise : train in standardised coordinates. A ``Sequential`` is trained between the Scalings at its ends; at an
         end without one, its first or last Linear is rewritten for the training rows' means and stds, and back
-        afterwards. Other networks are trained as they are
+        afterwards. Other networks see the rows as they are, and have their errors divided by the std of y. With a loss
+        of your own, outputs stay as they are
+    callbacks : functions that are called with an ``Epoch`` after every epoch, 0 among them; True ends the training
+    checkpoint : file that the state of the training is written to, and that it goes on from if the same call is made
+        again after a crash: the result has the same bits on the CPU. It is removed at the end. The file of any other
+        call is refused. Callbacks are not told again of epochs that are in the file. Not for loaders
 
     Returns
     -------
     History : losses per epoch, beginning with epoch 0
 
+    Ctrl-C leaves the network with the best weights so far; after any other error it is as it was.
+
     Examples
     --------
-    >>> import knotwork as kw
+    >>> import torch, knotwork as kw
     >>> X, y = kw.datasets.load_wine_quality("red")
     >>> net = kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y)), (64, 64), X=X, random_state=0)
     >>> history = kw.train(net, X, y, epochs=3, random_state=0)
     >>> min(history.validation_loss) <= history.validation_loss[0]
     True
+
+    The last 300 rows judge, and the spline has not seen them:
+
+    >>> net = kw.to_network(kw.MarsRegressor().fit(X[:-300], y[:-300]))
+    >>> history = kw.train(net, X[:-300], y[:-300], validation=(X[-300:], y[-300:]), epochs=2,
+    ...                    loss=torch.nn.HuberLoss(reduction="none"), callbacks=[lambda e: e.epoch == 1])
+    >>> len(history), history.validation_unseen
+    (2, True)
     """
-    if not isinstance(net, nn.Module):
-        raise NetworkError(f"train takes a torch network, got {type(net).__name__}; kw.to_network(model) makes one")
-    for name, number, minimum in (("epochs", epochs, 0), ("batch_size", batch_size, 1)):
-        if number < minimum:
-            raise NetworkError(f"{name} must be at least {minimum}, got {number}")
-    rows = to_numpy(X)
-    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    _require_table(rows)
-    outputs = _count_outputs(net, rows)
-    target = read_target(y, outputs, task)
-    targets = target.values if target.classes is not None else target.values.reshape(len(target.values), -1)
-    loss = SquaredError() if target.classes is None else LogLoss(outputs, label_smoothing)
-    seed = int(np.random.default_rng(random_state).integers(2**31))
-    sample = Sample(rows, targets, weight)
-    _require_rows(sample)
-    if target.classes is None and targets.shape[1] != outputs:
-        raise NetworkError(f"y must have one column per output, here {outputs}, got {targets.shape[1]}")
-    if isinstance(validation, (tuple, list)):
-        training = sample
-        held_rows = to_numpy(validation[0])
-        if held_rows.ndim != 2 or held_rows.shape[1] != rows.shape[1]:
-            raise NetworkError(f"validation rows must have shape (N, {rows.shape[1]}) like X, got {held_rows.shape}")
-        judges = Sample(held_rows, _like(target, validation[1], outputs), np.ones(len(held_rows)))
-        _require_rows(judges)
-        if judges.y.shape[1:] != targets.shape[1:]:
-            raise NetworkError(
-                f"validation responses must have as many columns as y, got {judges.y.shape} and {targets.shape}"
-            )
-    else:
-        held = held_out(rows, validation, seed)
-        training, judges = sample.take(~held), sample.take(held) if held.any() else sample
     options = TrainOptions(
         epochs=epochs, batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay,
-        warmup=warmup, l1=l1, dropout=dropout, patience=patience, setback=setback, average=average,
+        warmup=warmup, l1=l1, dropout=dropout, patience=patience, average=average,
     )  # fmt: skip
+    _require_network(net)
+    _require_options(options, setback, loss, label_smoothing, optimizer, callbacks)
+    file = None if checkpoint is None else Checkpoint(checkpoint)
+    seed = file.seed() if file is not None and random_state is None else None
+    if seed is None:
+        seed = int(np.random.default_rng(random_state).integers(2**31))
+    given = read_given(net, X, y, sample_weight, validation, seed, task, own_loss=loss is not None)
+    options = replace(options, setback=_setback(setback, given))
+    goal = _loss_of(given, loss, label_smoothing)
+    rows = given.measured
+    measured = goal.coordinates(rows.X, rows.y, rows.weight) if standardise else None
+    _require_batches(net, given, batch_size)
     dtype, device = placement(net)
     before = copy.deepcopy(net.state_dict())
-    measured = loss.coordinates(training.X, training.y, training.weight)
+    interrupted = False
     try:
         with (
             flags_kept(net),
-            _trainable(net, loss, measured if standardise else None, rows.shape[1], outputs) as (inner, coordinates),
-            epoch_progress(bool(verbose), epochs) as report,
-        ):
-            return fit_network(
-                inner,
-                Part.of(training, loss, coordinates, device, dtype),
-                Part.of(judges, loss, coordinates, device, dtype),
-                options,
-                seed=seed,
-                loss=loss,
-                unit=loss.unit(coordinates),
-                report=report,
-            )
+            trained_part(
+                net, measured, rows.X.shape[1], given.outputs, logits=isinstance(goal, LogLoss)
+            ) as inside,
+            epoch_progress(bool(verbose), epochs, unseen=given.unseen) as show,
+        ):  # fmt: skip
+            goal = replace(goal, inside=inside.coordinates) if isinstance(goal, OwnLoss) else goal
+            try:
+                history = fit_network(
+                    inside.net,
+                    _training(given, goal, inside.coordinates, net),
+                    Part.of(given.validation, goal, inside.coordinates, device, dtype),
+                    options,
+                    seed=seed,
+                    loss=goal,
+                    unit=goal.unit(inside.coordinates),
+                    report=_report(show, callbacks, inside),
+                    optimiser=optimizer,
+                    checkpoint=file,
+                )
+            except KeyboardInterrupt:
+                interrupted = True  # the best weights so far are in the network
+                raise
     except BaseException:
-        net.load_state_dict(before)
+        if not interrupted:
+            net.load_state_dict(before)
         raise
     finally:
         net.zero_grad(set_to_none=True)
+    if file is not None:
+        file.remove()
+    history.validation_unseen = given.unseen
+    return history
 
 
-def _count_outputs(net: nn.Module, rows: Floats) -> int:
-    """Run a network on two rows to see how many outputs it has."""
+def _setback(asked: float | str | None, given: Given) -> float | None:
+    """Only rows that a start has not seen can show a setback."""
+    if isinstance(asked, str):
+        return SETBACK if given.unseen else None
+    return asked
+
+
+def _loss_of(given: Given, own: Callable[[Tensor, Tensor], Tensor] | None, smoothing: float) -> Loss:
+    if own is not None:
+        return OwnLoss(own, given.outputs, given.weighted)
+    return SquaredError() if given.target.classes is None else LogLoss(given.outputs, smoothing)
+
+
+def _training(given: Given, loss: Loss, c: Coordinates, net: nn.Module) -> Rows:
+    """Put the training rows into the coordinates of training: at once, or batch by batch."""
     dtype, device = placement(net)
-    with flags_kept(net), torch.no_grad():
-        shape = net.eval()(torch.from_numpy(rows[:2]).to(device, dtype)).shape
-    if len(shape) != 2:
-        raise NetworkError(f"the network must map (N, d) to (N, outputs), got {tuple(shape)} for 2 rows")
-    return int(shape[1])
+    rows = given.training
+    if not isinstance(rows, Loader):
+        return Part.of(rows, loss, c, device, dtype)
+    return Stream(rows.batches, rows.count, lambda batch: Part.of(rows.read(batch), loss, c, device, dtype), device)
 
 
-def _like(target: Target, y: ArrayLike, outputs: int) -> NDArray[Any]:
-    """Read the validation rows' targets as those of the training rows were read."""
-    if target.classes is None:
-        return read_target(y, outputs, target.task).values
-    places = {label: k for k, label in enumerate(target.classes)}
-    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
-    codes = [places.get(label, -1) for label in labels.reshape(-1).tolist()]
-    if min(codes, default=0) < 0:
-        raise NetworkError("the labels of the validation rows must be those of y, got others; leave those rows out")
-    return np.array(codes, dtype=np.intp)
+def _report(show: Report | None, callbacks: Sequence[Callback], inside: Inside) -> Report | None:
+    """Return what the loop calls after every epoch."""
+    if not callbacks:
+        return show
+
+    def report(epoch: int, history: History, averaged: nn.Module) -> bool:
+        if show is not None:
+            show(epoch, history, averaged)
+        now = Epoch(epoch, copy.deepcopy(history), lambda: inside.outside(averaged))
+        stops = [callback(now) for callback in callbacks]  # all of them, whatever the first one says
+        return any(stops)
+
+    return report
 
 
-def _require_table(rows: Floats) -> None:
-    if rows.ndim != 2 or len(rows) < 2:
-        raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
-
-
-def _require_rows(sample: Sample) -> None:
-    _require_table(sample.X)
-    if len(sample.y) != len(sample) or sample.weight.shape != (len(sample),):
+def _require_network(net: Any) -> None:
+    if not isinstance(net, nn.Module):
+        raise NetworkError(f"train takes a torch network, got {type(net).__name__}; kw.to_network(model) makes one")
+    wrong = sorted({str(p.dtype) for p in net.parameters()} - {"torch.float32", "torch.float64"})
+    if wrong:
         raise NetworkError(
-            f"X, y and weights must have the same number of rows, got {len(sample)}, {len(sample.y)} and "
-            f"{len(sample.weight)}"
+            f"train needs parameters of float32 or float64, steps are lost in fewer digits, got {', '.join(wrong)}; "
+            f"train net.float(), and convert it back afterwards"
         )
-    if (sample.weight < 0).any() or not sample.weight.any():
-        raise NetworkError("sample_weight must not be negative and not all zero; use 0 to leave a row out")
-    for name, values in (("X", sample.X), ("y", sample.y), ("sample_weight", sample.weight)):
-        if not np.isfinite(values).all():
-            raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
 
 
-@contextmanager
-def _trainable(
-    net: nn.Module, loss: Loss, measured: Coordinates | None, features: int, outputs: int
-) -> Iterator[tuple[nn.Module, Coordinates]]:
-    """Yield the part of a network to train, and the coordinates that it computes in.
+def _require_options(
+    options: TrainOptions, setback: Any, loss: Any, smoothing: float, optimizer: Any, callbacks: Any
+) -> None:
+    """Refuse options that are out of range."""
+    judged = None if setback == "auto" else setback
+    patience = options.patience
+    for fine, rule, got in (
+        (options.epochs >= 0, "epochs must be at least 0", options.epochs),
+        (options.batch_size >= 1, "batch_size must be at least 1", options.batch_size),
+        (0 < options.learning_rate < np.inf, "learning_rate must be positive", options.learning_rate),
+        (0 <= options.weight_decay < np.inf, "weight_decay must be 0 or positive", options.weight_decay),
+        (0 <= options.warmup < 1, "warmup must be at least 0 and less than 1", options.warmup),
+        (0 <= options.l1 < np.inf, "l1 must be 0 or positive", options.l1),
+        (0 <= options.dropout < 1, "dropout must be at least 0 and less than 1", options.dropout),
+        (0 <= options.average < np.inf, "average must be 0 or positive", options.average),
+        (patience is None or patience >= 1, "patience must be at least 1, or None", patience),
+        (judged is None or 0 <= judged < np.inf, "setback must be 0 or positive, None or 'auto'", setback),
+        (0 <= smoothing < 1, "label_smoothing must be at least 0 and less than 1", smoothing),
+        (loss is None or callable(loss), "loss must be a function of prediction and target", loss),
+        (loss is None or smoothing == 0, "label_smoothing must be 0 with a loss of your own", smoothing),
+        (optimizer is None or callable(optimizer), "optimizer must be a function from parameters to one", optimizer),
+        (not callable(callbacks) and all(map(callable, callbacks)), "callbacks must be a list of functions", callbacks),
+    ):  # fmt: skip
+        if not fine:
+            raise NetworkError(f"{rule}, got {got!r}")
 
-    A Sequential is trained between the Scalings at its ends. At an end without one, its first or last Linear is
-    rewritten for the measured coordinates, and back afterwards. Everything else is trained as it is.
-    """
-    layers, x, y = _opened(net)
-    if y is not None and isinstance(loss, LogLoss):  # what scales logits is part of the network
-        layers, y = [*layers, y], None
-    if x is None and y is None and (measured is None or not layers):
-        yield net, Coordinates.identity(features, outputs)
+
+def _require_batches(net: nn.Module, given: Given, batch_size: int) -> None:
+    """Refuse batches of one row for layers that take statistics of a batch."""
+    if not any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in net.modules()):
         return
-    inner = nn.Sequential(*layers)
-    inner.training = net.training
-    c = scaling_coordinates(x, y, features, outputs)
-    working = [m for m in layers if not isinstance(m, TRANSPARENT)]
-    first = working[0] if measured is not None and x is None and _is_own(working[0], working) else None
-    last = working[-1] if measured is not None and y is None and _is_own(working[-1], working) else None
-    if measured is not None and first is not None:
-        # Without a bias there is nothing to move the features by.
-        centre = measured.x_centre if first.bias is not None else np.zeros(features)
-        c = replace(c, x_centre=centre, x_scale=measured.x_scale)
-    if measured is not None and last is not None and last.bias is not None:
-        c = replace(c, y_centre=measured.y_centre, y_scale=measured.y_scale)
-
-    def change(c: Coordinates) -> None:
-        if first is not None:
-            write_layer_(first, read_layer(first).of_features(c))
-        if last is not None and last.bias is not None:
-            write_layer_(last, read_layer(last).to_responses(c))
-
-    change(c)
-    balance_(inner)
-    try:
-        yield inner, c
-    finally:
-        change(c.inverse)
-
-
-def _opened(net: nn.Module) -> tuple[list[nn.Module], Scaling | None, Scaling | None]:
-    """Return the layers of a Sequential between its Scalings, and these; no layers for other modules."""
-    if not isinstance(net, nn.Sequential):
-        return [], None, None
-    layers = [m for _, m in leaves(net)]
-    flat = [isinstance(m, nn.Flatten) and (m.start_dim, m.end_dim) == (1, -1) for m in layers]
-    return without_scaling([m for m, f in zip(layers, flat, strict=True) if not (f or isinstance(m, nn.Identity))])
-
-
-def _is_own(layer: nn.Module, working: list[nn.Module]) -> TypeGuard[nn.Linear]:
-    """Whether a layer is a Linear that stands in one place only and whose weight is its own, not computed."""
-    if not isinstance(layer, nn.Linear) or "weight" not in dict(layer.named_parameters(recurse=False)):
-        return False
-    return sum(isinstance(m, nn.Linear) and m.weight is layer.weight for m in working) == 1
+    alone = batch_size == 1 or len(given.measured) == 1
+    if isinstance(given.training, Loader):
+        alone = any(len(given.training.read(batch)) == 1 for batch in given.training.batches)
+    if alone:
+        raise NetworkError(
+            "BatchNorm takes means over a batch and needs at least 2 rows in each, got one of 1; pass a larger "
+            "batch_size, or drop_last=True to the DataLoader"
+        )

@@ -1,0 +1,65 @@
+"""One thread for BLAS, so that equal input gives equal bits whatever the number of threads is set to.
+
+BLAS adds the parts of a product in another order for every number of threads. Our products are small: a second thread
+gains little, and on a busy machine the threads wait for each other.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from threadpoolctl import ThreadpoolController
+
+_lock = threading.Lock()
+_open = 0  # blocks that are open now, in all threads
+_limits: Any = None
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit the BLAS of NumPy and SciPy to one thread while any block of this kind is open, in whatever thread.
+
+    The limit is the process's: a block that restored it on its own would lift it for fits in other threads.
+    """
+    global _open, _limits
+    with _lock:
+        if _open == 0:
+            _limits = _controller().limit(limits=1, user_api="blas")
+        _open += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _open -= 1
+            if _open == 0:
+                _limits.restore_original_limits()
+
+
+_found: ThreadpoolController | None = None
+
+
+def _controller() -> ThreadpoolController:
+    """Return the libraries that are there; looking for them takes milliseconds, so they are looked for once."""
+    global _found
+    if _found is None:
+        import scipy.linalg  # noqa: F401  (its BLAS is not NumPy's, and must be there to be found)
+
+        _found = ThreadpoolController()
+    return _found
+
+
+def _reset_in_child() -> None:
+    """Begin anew in a forked child: the blocks of other threads are not there."""
+    global _lock, _open
+    _lock = threading.Lock()
+    if _open:
+        _limits.restore_original_limits()
+    _open = 0
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_in_child)

@@ -1,0 +1,44 @@
+"""What a training leaves behind: its losses, epoch by epoch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass
+class History:
+    """Losses after each epoch, beginning with epoch 0, the network as it came.
+
+    They are mean squared errors in units of y², or for classes mean log-losses in nats. After an epoch that was undone
+    they are those of the weights it went back to.
+
+    train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch
+    undone : numbers of the epochs that were undone
+    best_epoch : the epoch whose weights were kept
+    validation_unseen : whether the network cannot have seen the validation rows before training. Where it may have,
+        as in ``train`` when that splits them off itself, its loss at epoch 0 is too good to judge later ones by, and no
+        epoch is undone
+    """
+
+    train_loss: list[float] = field(default_factory=list)
+    validation_loss: list[float] = field(default_factory=list)
+    learning_rate: list[float] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    undone: list[int] = field(default_factory=list)
+    best_epoch: int = 0
+    validation_unseen: bool = True
+
+    def __len__(self) -> int:
+        return len(self.train_loss)
+
+    def to_frame(self) -> Any:
+        """Return the history as a pandas frame, one row per epoch."""
+        import pandas as pd
+
+        return pd.DataFrame({
+            "train_loss": self.train_loss,
+            "validation_loss": self.validation_loss,
+            "learning_rate": self.learning_rate,
+            "seconds": self.seconds,
+        }).rename_axis("epoch")  # fmt: skip

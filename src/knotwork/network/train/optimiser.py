@@ -1,0 +1,109 @@
+"""The optimiser of a training, AdamW or one that a factory makes: its rates over the steps and its state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from knotwork.arrays import Floats
+from knotwork.errors import NetworkError
+
+Factory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
+
+# Running means of gradients, by the names that torch's optimisers give them.
+DIRECTIONS = ("exp_avg", "momentum_buffer")
+
+
+def make_optimiser(
+    parameters: list[nn.Parameter], rate: float, decay: float, epsilon: float, factory: Factory | None
+) -> torch.optim.Optimizer:
+    """Return AdamW, whose decay leaves vectors (biases) alone, or what the factory makes of the parameters."""
+    if factory is None:
+        groups = [
+            {"params": [p for p in parameters if p.ndim > 1], "weight_decay": decay},
+            {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+        ]
+        fused = all(p.device.type in ("cpu", "cuda") for p in parameters) or None
+        return torch.optim.AdamW(groups, lr=rate, eps=epsilon, fused=fused)
+    made = factory(parameters)
+    if not isinstance(made, torch.optim.Optimizer):
+        raise NetworkError(
+            f"optimizer must be a function from parameters to a torch optimiser, like lambda params: "
+            f"torch.optim.SGD(params, lr=0.01), got {type(made).__name__} from it"
+        )
+    if isinstance(made, torch.optim.LBFGS):
+        raise NetworkError("optimizer must make its steps from one gradient each, got LBFGS; use another one")
+    known = {id(p) for p in parameters}
+    if not all(id(p) in known for group in made.param_groups for p in group["params"]):
+        raise NetworkError("optimizer must train parameters that it was given, got others from it")
+    return made
+
+
+def schedule(peak: float, warmup: float, steps: int) -> Floats:
+    """Learning rate of every step: up in a line, down in a half cosine to a fiftieth."""
+    t = (np.arange(max(steps, 1)) + 1) / max(steps, 1)
+    up = np.minimum(t / max(warmup, 1e-9), 1.0)
+    past = np.clip((t - warmup) / max(1 - warmup, 1e-9), 0, 1)
+    down = 0.02 + 0.98 * (1 + np.cos(np.pi * past)) / 2
+    rates: Floats = peak * up * down
+    return rates
+
+
+def forget_direction(optimiser: torch.optim.Optimizer) -> None:
+    """Drop the running mean of the gradients, which points back to where an undone epoch ended."""
+    for state in optimiser.state.values():
+        for name in DIRECTIONS:
+            if isinstance(state.get(name), Tensor):
+                state[name].zero_()
+
+
+def optimiser_state(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the state as tensors and plain values, by the place of the parameter or group and the entry's name."""
+    tensors: dict[str, Tensor] = {}
+    plain: dict[str, Any] = {}
+    for place, parameter in _places(optimiser):
+        for name, value in optimiser.state.get(parameter, {}).items():
+            if isinstance(value, Tensor):
+                tensors[f"{place}.{name}"] = value
+            elif _is_plain(value):
+                plain[f"{place}.{name}"] = value
+            else:
+                raise NetworkError(
+                    f"a checkpoint keeps tensors and numbers of an optimiser, {type(optimiser).__name__} has a "
+                    f"{type(value).__name__} ({name}); use another optimiser, or no checkpoint"
+                )
+    for number, group in enumerate(optimiser.param_groups):
+        plain.update({f"group{number}.{name}": value for name, value in group.items() if _is_plain(value)})
+    return tensors, plain
+
+
+def set_optimiser_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
+    """Set the state of an optimiser that was made like the one it comes from."""
+    places = dict(_places(optimiser))
+    groups = {f"group{place}": group for place, group in enumerate(optimiser.param_groups)}
+    of_parameter = {id(p): group for group in optimiser.param_groups for p in group["params"]}
+    for key, value in (tensors | plain).items():
+        place, name = key.split(".", 1)
+        if place in groups:
+            groups[place][name] = value
+            continue
+        parameter = places[place]
+        if isinstance(value, Tensor):
+            group = of_parameter[id(parameter)]
+            # The count of the steps is on the CPU unless the whole step runs on the device.
+            stays = value.ndim == 0 and not (group.get("fused") or group.get("capturable"))
+            value = value if stays else value.to(parameter.device)
+        optimiser.state[parameter][name] = value
+
+
+def _is_plain(value: Any) -> bool:
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _places(optimiser: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+    parameters = [p for group in optimiser.param_groups for p in group["params"]]
+    return [(str(place), parameter) for place, parameter in enumerate(parameters)]

@@ -1,0 +1,282 @@
+"""What people hand to ``train``, read once: rows, targets and weights; arrays, frames or a loader of batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from knotwork.arrays import Floats
+from knotwork.data.sample import Sample
+from knotwork.data.split import held_out
+from knotwork.data.table import as_frame
+from knotwork.errors import NetworkError
+from knotwork.network.chain import Conversion, flags_kept, placement
+from knotwork.network.train.targets import Target, read_target, to_numpy
+
+# Rows of a loader that its coordinates are measured on.
+MEASURED_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Reader:
+    """From arrays, tensors or frames to checked rows for one network.
+
+    target : how the targets of all training rows were read, and so how others are
+    """
+
+    net: nn.Module
+    features: int
+    outputs: int
+    target: Target
+
+    def read(self, X: Any, y: Any, weight: Any = None) -> Sample:
+        """Read rows, targets and weights."""
+        return self.sample(read_rows(self.net, X), self._targets(y), weight)
+
+    def sample(self, rows: Floats, targets: NDArray[Any], weight: Any) -> Sample:
+        """Check rows whose targets are read; those of weight zero count as if they were not there."""
+        weights = np.ones(len(rows)) if weight is None else to_numpy(weight).reshape(-1)
+        sample = Sample(rows, targets, weights)
+        require_rows(sample)
+        if rows.shape[1] != self.features:
+            raise NetworkError(f"validation rows must have shape (N, {self.features}) like X, got {rows.shape}")
+        kept = weights > 0
+        return sample if kept.all() else sample.take(kept)
+
+    def _targets(self, y: Any) -> NDArray[Any]:
+        if self.target.classes is not None:
+            return like(self.target, y)
+        values = _columns(read_target(y, self.outputs, "regression"))
+        if values.shape[1] != _columns(self.target).shape[1]:
+            raise NetworkError(
+                f"validation responses must have as many columns as y, got {values.shape} and "
+                f"{_columns(self.target).shape}"
+            )
+        return values
+
+
+def _columns(target: Target) -> NDArray[Any]:
+    """Return numbers as (N, p), codes of classes as (N,)."""
+    values = target.values
+    return values if target.classes is not None else values.reshape(len(values), -1)
+
+
+@dataclass(frozen=True)
+class Loader:
+    """Batches that can be read again: ``count`` of them, ``sample`` the first rows."""
+
+    batches: Iterable[Any]
+    count: int
+    sample: Sample
+    reader: Reader
+
+    def read(self, batch: Any) -> Sample:
+        """Read one batch as the training rows are read."""
+        return self.reader.read(*_parts(batch))
+
+
+@dataclass(frozen=True)
+class Given:
+    """Rows to train on, rows to validate on, and what they are.
+
+    unseen : whether the validation rows are the caller's own, which the network has not seen
+    weighted : whether the rows differ in weight
+    """
+
+    training: Sample | Loader
+    validation: Sample
+    target: Target
+    outputs: int
+    unseen: bool
+    weighted: bool
+
+    @property
+    def measured(self) -> Sample:
+        """Rows that the coordinates of training are measured on."""
+        return self.training.sample if isinstance(self.training, Loader) else self.training
+
+
+def read_given(
+    net: nn.Module, X: Any, y: Any, weight: Any, validation: Any, seed: int, task: str, *, own_loss: bool
+) -> Given:
+    """Read what a network is to be trained and validated on."""
+    if y is None and not _is_loader(X):
+        raise NetworkError("train needs targets, got y=None; pass y, or a DataLoader of (rows, targets) in place of X")
+    if y is None:
+        return _given_by_loader(net, X, weight, validation, task, own_loss)
+    if isinstance(X, torch.utils.data.DataLoader):
+        raise NetworkError("a DataLoader yields its own targets, got y as well; leave y out")
+    rows = read_rows(net, X)
+    if len(rows) < 2:
+        raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
+    reader = _reader(net, rows, y, task, own_loss)
+    sample = reader.sample(rows, _columns(reader.target), weight)
+    require_weights(sample)
+    weighted = bool(np.ptp(sample.weight) > 0)
+    if isinstance(validation, float | int):
+        held = held_out(sample.X, validation, seed)
+        judges = sample.take(held) if held.any() else sample
+        return Given(sample.take(~held), judges, reader.target, reader.outputs, False, weighted)
+    return Given(sample, _read_validation(validation, reader), reader.target, reader.outputs, True, weighted)
+
+
+def _reader(net: nn.Module, rows: Floats, y: Any, task: str, own_loss: bool) -> Reader:
+    """Decide how targets are read, by those of all training rows."""
+    outputs = count_outputs(net, rows)
+    if task == "auto" and own_loss and outputs == 1 and not _is_text(y):
+        task = "regression"
+    target = read_target(y, outputs, task)
+    if target.classes is None and not own_loss and _columns(target).shape[1] != outputs:
+        raise NetworkError(f"y must have one column per output, here {outputs}, got {_columns(target).shape[1]}")
+    return Reader(net, rows.shape[1], outputs, target)
+
+
+def read_rows(net: nn.Module, X: Any) -> Floats:
+    """Return rows as numbers; a frame goes through the encoder that the network remembers, if it does."""
+    if as_frame(X) is None:
+        try:
+            rows = to_numpy(X)
+        except (TypeError, ValueError):
+            raise NetworkError(
+                "rows must be numbers, got an array with something else in it; pass a data frame to a network that "
+                "remembers its encoder, or encode the rows first"
+            ) from None
+        if rows.ndim != 2:
+            raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
+        return rows
+    conversion = getattr(net, "conversion", None)
+    if isinstance(conversion, Conversion) and conversion.encoder is not None:
+        return conversion.encoder.encode(X)
+    try:
+        return to_numpy(X)
+    except (TypeError, ValueError):
+        raise NetworkError(
+            "this network remembers no encoder for the columns of a frame that are not numbers; encode it first, as in "
+            "model.encoder_.encode(frame)"
+        ) from None
+
+
+def count_outputs(net: nn.Module, rows: Floats) -> int:
+    """Run a network on two rows to see how many outputs it has."""
+    if len(rows) < 1:
+        raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
+    dtype, device = placement(net)
+    two = torch.from_numpy(np.resize(rows[:2], (2, rows.shape[1])))
+    try:
+        with flags_kept(net), torch.no_grad():
+            out = net.eval()(two.to(device, dtype))
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise NetworkError(f"the network must take rows like X's, of shape (N, {rows.shape[1]}): {error}") from None
+    if not isinstance(out, Tensor) or out.ndim != 2:
+        got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+        raise NetworkError(f"the network must map (N, d) to (N, outputs), got {got} for 2 rows")
+    return int(out.shape[1])
+
+
+def like(target: Target, y: ArrayLike) -> NDArray[np.intp]:
+    """Read labels as those of the training rows were read."""
+    assert target.classes is not None
+    places = {label: k for k, label in enumerate(target.classes)}
+    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    codes = [places.get(label, -1) for label in labels.reshape(-1).tolist()]
+    if min(codes, default=0) < 0:
+        raise NetworkError("the labels of the validation rows must be those of y, got others; leave those rows out")
+    return np.array(codes, dtype=np.intp)
+
+
+def require_rows(sample: Sample) -> None:
+    """Refuse rows that there is nothing to learn from."""
+    if len(sample.y) != len(sample) or sample.weight.shape != (len(sample),):
+        raise NetworkError(
+            f"X, y and weights must have the same number of rows, got {len(sample)}, {len(sample.y)} and "
+            f"{len(sample.weight)}"
+        )
+    if (sample.weight < 0).any():
+        raise NetworkError("sample_weight must not be negative; use 0 to leave a row out")
+    for name, values in (("X", sample.X), ("y", sample.y), ("sample_weight", sample.weight)):
+        if not np.isfinite(values).all():
+            raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
+
+
+def require_weights(sample: Sample) -> None:
+    """Refuse rows none of which has a weight."""
+    if not len(sample):
+        raise NetworkError("sample_weight must be positive for some rows and not all zero; use 0 to leave a row out")
+
+
+# ------------------------------------------------------------- loaders
+
+
+def _is_loader(X: Any) -> bool:
+    return isinstance(X, Iterable) and not isinstance(X, (Tensor, np.ndarray, str)) and as_frame(X) is None
+
+
+def _is_text(y: Any) -> bool:
+    return not isinstance(y, Tensor) and np.asarray(y).dtype.kind in "USO"
+
+
+def _read_again(batches: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
+    """Read the batches from the first on."""
+    found = iter(batches)
+    if found is batches:
+        raise NetworkError("a loader must give its batches again for every epoch, got an iterator; pass a DataLoader")
+    yield from map(_parts, found)
+
+
+def _parts(batch: Any) -> tuple[Any, Any, Any]:
+    if not isinstance(batch, (tuple, list)) or len(batch) not in (2, 3):
+        got = f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else type(batch).__name__
+        raise NetworkError(f"a loader must yield batches (rows, targets) or (rows, targets, weights), got {got}")
+    return batch[0], batch[1], batch[2] if len(batch) == 3 else None
+
+
+def _given_by_loader(
+    net: nn.Module, batches: Iterable[Any], weight: Any, validation: Any, task: str, own_loss: bool
+) -> Given:
+    """Read a loader once, to know its targets and their scale."""
+    if weight is not None:
+        raise NetworkError("batches carry their own weights, (rows, targets, weights), got sample_weight as well")
+    count, rows = 0, 0
+    first: list[tuple[Any, Any, Any]] = []
+    labels: list[NDArray[Any]] = []
+    for X, y, weights in _read_again(batches):
+        count += 1
+        labels.append(y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y))
+        if rows < MEASURED_ROWS:
+            first.append((X, y, weights))
+            rows += len(X)
+    if rows < 2:
+        raise NetworkError(f"a loader must yield at least 2 rows, got {rows}")
+    reader = _reader(net, read_rows(net, first[0][0]), np.concatenate(labels), task, own_loss)
+    sample = _joined([reader.read(*parts) for parts in first])
+    require_weights(sample)
+    judges = _read_validation(validation, reader)
+    weighted = bool(np.ptp(sample.weight) > 0)
+    return Given(Loader(batches, count, sample, reader), judges, reader.target, reader.outputs, True, weighted)
+
+
+def _read_validation(validation: Any, reader: Reader) -> Sample:
+    """Read validation rows of the caller's own: (X, y), (X, y, weights), or a loader of such batches."""
+    if isinstance(validation, (tuple, list)) and len(validation) in (2, 3):
+        sample = reader.read(*validation)
+    elif isinstance(validation, float | int) or not _is_loader(validation):
+        raise NetworkError(
+            f"validation must be (X, y), or a loader; where X is no loader, it may be a share of its rows; got "
+            f"{validation!r}"
+        )
+    else:
+        sample = _joined([reader.read(*parts) for parts in _read_again(validation)])
+    require_weights(sample)
+    return sample
+
+
+def _joined(samples: list[Sample]) -> Sample:
+    if not samples:
+        raise NetworkError("a loader must yield rows, got none")
+    return Sample(*(np.concatenate([getattr(s, name) for s in samples]) for name in ("X", "y", "weight")))
