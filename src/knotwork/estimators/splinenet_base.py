@@ -151,6 +151,8 @@ class SplineNetBase(Estimator):
         """Read what the network is to learn."""
         raise NotImplementedError
 
+    @torch.inference_mode(False)  # the caller may be inside it, or inside no_grad
+    @torch.enable_grad()
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         problem = self._read(X, y, sample_weight)
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)

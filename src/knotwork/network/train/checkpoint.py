@@ -44,7 +44,10 @@ class Identity:
 
     def others(self, written: Mapping[str, Any]) -> list[str]:
         """Name what differs."""
-        return [name for name, value in asdict(self).items() if written.get(name) != value]
+        # In the coordinates of training, other data may look like other weights of the first and the last layer.
+        names = {"versions": "versions", "seed": "seed", "data": "data or weights", "network": "data or weights"}
+        different = [names.get(name, name) for name, value in asdict(self).items() if written.get(name) != value]
+        return list(dict.fromkeys(different))
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,6 @@ def fit_network(
             raise NetworkError("a checkpoint needs rows in memory, whose order it can go back to, got a loader of them")
         identity = _identity(run, training, validation, loss, unit, seed, optimiser)
     with ExitStack() as stack:
-        # The caller may be inside no_grad or inference_mode.
-        for context in (torch.inference_mode(False), torch.enable_grad()):
-            stack.enter_context(context)
         if training.device.type == "cpu":
             stack.enter_context(torch_threads(step_threads(net, options.batch_size)))
         stack.enter_context(own_dropout(net, options.dropout, run.mask_generator))
@@ -303,8 +300,8 @@ def _identity(
         seed=seed,
         versions=versions(),
         data=digest_of(rows),
-        options=digest_of({}, asdict(run.options), cost, unit, described(factory), run.device.type),
-        network=digest_of(run.best, kinds),
+        options=digest_of({}, asdict(run.options), cost, described(factory), run.device.type),
+        network=digest_of(run.best, kinds, unit),
     )
 
 

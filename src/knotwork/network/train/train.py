@@ -5,10 +5,12 @@ from __future__ import annotations
 import copy
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
@@ -21,6 +23,7 @@ from knotwork.network.train.inside import Inside, trained_part
 from knotwork.network.train.loop import Report, TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import Factory
+from knotwork.network.train.randomness import global_generator
 from knotwork.network.train.reading import Given, Loader, read_given
 from knotwork.network.train.rows import Part, Rows, Stream
 from knotwork.progress import epoch_progress
@@ -46,6 +49,8 @@ class Epoch:
 Callback = Callable[[Epoch], bool | None]
 
 
+@torch.inference_mode(False)  # the caller may be inside it, or inside no_grad
+@torch.enable_grad()
 def train(
     net: nn.Module,
     X: Any,
@@ -139,13 +144,14 @@ def train(
     seed = file.seed() if file is not None and random_state is None else None
     if seed is None:
         seed = int(np.random.default_rng(random_state).integers(2**31))
-    given = read_given(net, X, y, sample_weight, validation, seed, task, own_loss=loss is not None)
+    dtype, device = placement(net)
+    with global_generator(seed, device) if y is None else nullcontext():  # loaders draw from it
+        given = read_given(net, X, y, sample_weight, validation, seed, task, own_loss=loss is not None)
+        _require_batches(net, given, batch_size)
     options = replace(options, setback=_setback(setback, given))
     goal = _loss_of(given, loss, label_smoothing)
     rows = given.measured
     measured = goal.coordinates(rows.X, rows.y, rows.weight) if standardise else None
-    _require_batches(net, given, batch_size)
-    dtype, device = placement(net)
     before = copy.deepcopy(net.state_dict())
     interrupted = False
     try:

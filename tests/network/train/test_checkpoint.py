@@ -1,0 +1,239 @@
+"""Trainings that go on from their checkpoint: equal to those that were never interrupted, or refused."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+import knotwork as kw
+from knotwork.errors import DataError, NetworkError
+from knotwork.network.train import checkpoint as checkpoints
+
+X = np.random.default_rng(0).normal(size=(300, 3)) * [1.0, 50.0, 1e-3] + [0.0, 1e3, 0.0]
+Y = 100 * np.abs(X[:, 0]) + X[:, 1] + np.random.default_rng(1).normal(size=300)
+
+
+class Crash(Exception):
+    pass
+
+
+@pytest.fixture(autouse=True)
+def _every_epoch(monkeypatch):
+    monkeypatch.setattr(checkpoints, "MAX_SHARE", 1e9)
+
+
+def crash_after(epoch):
+    def callback(now):
+        if now.epoch == epoch:
+            raise Crash
+
+    return callback
+
+
+def start(dtype=torch.float32):
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Linear(3, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 1)
+    ).to(dtype)
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = start()
+
+    def forward(self, x):
+        return self.net(x + torch.randn_like(x) if self.training else x)
+
+
+def momentum(parameters):
+    return torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
+
+
+OPTIONS = [
+    {},
+    {"dropout": 0.3, "l1": 1e-4, "sample_weight": np.linspace(0.1, 1, 300)},
+    {"setback": 0.0, "learning_rate": 0.3},
+    {"optimizer": momentum, "loss": nn.HuberLoss(reduction="none")},
+    {"patience": 2, "learning_rate": 0.5, "average": 0.0},
+]
+
+
+def same(first, second):
+    (net, history), (other, its) = first, second
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name]), name
+    a, b = vars(history), vars(its)
+    assert {k: v for k, v in a.items() if k != "seconds"} == {k: v for k, v in b.items() if k != "seconds"}
+    return True
+
+
+@pytest.mark.parametrize("make", [start, lambda: start(torch.float64), Noisy])
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_training_that_crashed_goes_on_as_if_it_had_not(tmp_path, options, make):
+    path = tmp_path / "run.checkpoint"
+    settings = {"epochs": 8, "batch_size": 33, "random_state": 3, **options}
+    whole = make()
+    expected = whole, kw.train(whole, X, Y, **settings)
+    for epoch in (0, 3, 5):
+        if epoch < len(expected[1]) - 1:
+            with pytest.raises(Crash):
+                kw.train(make(), X, Y, **settings, checkpoint=path, callbacks=[crash_after(epoch)])
+            assert path.exists() == (epoch > 0)
+    seen = []
+    torch.manual_seed(99)  # what the process drew before does not matter
+    net = make()
+    torch.manual_seed(98)
+    again = net, kw.train(net, X, Y, **settings, checkpoint=path, callbacks=[lambda now: seen.append(now.epoch)])
+    assert same(again, expected)
+    assert not path.exists()
+    assert seen[0] > 0 or len(expected[1]) < 5
+
+
+def crashed(path, **options):
+    with pytest.raises(Crash):
+        kw.train(start(), X, Y, **{**SETTINGS, **options}, checkpoint=path, callbacks=[crash_after(2)])
+
+
+SETTINGS = {"epochs": 4, "random_state": 0}
+
+
+@pytest.mark.parametrize(("change", "named"), [
+    ({"random_state": 1}, "seed and data or weights"),
+    ({"y": Y + 1}, "data or weights"),
+    ({"X": X * 2}, "data or weights"),
+    ({"learning_rate": 0.02}, "options"),
+    ({"epochs": 5}, "options"),
+    ({"loss": nn.L1Loss(reduction="none")}, "data or weights and options"),
+    ({"optimizer": momentum}, "options"),
+    ({"net": start(torch.float64)}, "data or weights"),
+])  # fmt: skip
+def test_the_file_of_another_fit_is_refused_and_stays(tmp_path, change, named):
+    path = tmp_path / "a"
+    crashed(path)
+    before = path.read_bytes()
+    arguments = {"net": start(), "X": X, "y": Y, **SETTINGS, **change}
+    with pytest.raises(DataError, match=f"by the fit that wrote it, the one at .* has other {named}; call"):
+        kw.train(**arguments, checkpoint=path)
+    assert path.read_bytes() == before
+
+
+def test_a_loss_with_another_constant_is_another_fit(tmp_path):
+    def loss(share):
+        return lambda prediction, target: (prediction - share * target).square()
+
+    crashed(tmp_path / "a", loss=loss(1.0))
+    with pytest.raises(DataError, match="has other options"):
+        kw.train(start(), X, Y, **SETTINGS, loss=loss(0.5), checkpoint=tmp_path / "a")
+    assert len(kw.train(start(), X, Y, **SETTINGS, loss=loss(1.0), checkpoint=tmp_path / "a")) == 5
+
+
+def test_without_a_seed_the_file_gives_it(tmp_path):
+    path = tmp_path / "a"
+    with pytest.raises(Crash):
+        kw.train(start(), X, Y, epochs=4, checkpoint=path, callbacks=[crash_after(3)])
+    with safe_open(path, framework="pt") as file:
+        seed = json.loads(file.metadata()["training"])["identity"]["seed"]
+    assert kw.train(start(), X, Y, epochs=4, checkpoint=path).best_epoch >= 0
+    assert isinstance(seed, int)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"my diary", b"\x10\0\0\0\0\0\0\0{}"])
+def test_a_file_that_is_something_else_is_never_replaced(tmp_path, content):
+    path = tmp_path / "diary"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"or not exist yet, .* is something else"):
+        kw.train(start(), X, Y, **SETTINGS, checkpoint=path)
+    assert path.read_bytes() == content
+    save_file({"a": torch.zeros(3)}, path)  # somebody's weights
+    content = path.read_bytes()
+    with pytest.raises(DataError, match="is something else"):
+        kw.SplineNetRegressor(checkpoint=path, epochs=1).fit(X, Y)
+    assert path.read_bytes() == content
+
+
+def test_a_folder_that_is_not_there_is_told_before_training(tmp_path):
+    seen = []
+    with pytest.raises(DataError, match="must exist"):
+        kw.train(start(), X, Y, **SETTINGS, checkpoint=tmp_path / "no" / "a", callbacks=[lambda e: seen.append(e)])
+    assert len(seen) == 1  # epoch 0 only looks
+
+
+def test_every_changed_byte_of_a_file_is_noticed(tmp_path):
+    path = tmp_path / "a"
+    crashed(path)
+    whole = path.read_bytes()
+    rng = np.random.default_rng(0)
+    for place in rng.integers(len(whole), size=40):
+        bad = bytearray(whole)
+        bad[place] ^= 1 << int(rng.integers(8))
+        path.write_bytes(bytes(bad))
+        with pytest.raises(DataError, match=r"damaged|something else|by the fit that wrote it"):
+            kw.train(start(), X, Y, **SETTINGS, checkpoint=path)
+    path.write_bytes(whole[:-100])
+    with pytest.raises(DataError, match=r"damaged|something else"):
+        kw.train(start(), X, Y, **SETTINGS, checkpoint=path)
+
+
+def test_what_a_file_cannot_hold_is_refused(tmp_path):
+    class Odd(torch.optim.SGD):
+        def step(self, closure=None):
+            super().step(closure)
+            for p in self.param_groups[0]["params"]:
+                self.state[p]["past"] = [1, 2]
+
+    with pytest.raises(NetworkError, match=r"Odd has a list \(past\); use another optimiser, or no checkpoint"):
+        kw.train(start(), X, Y, **SETTINGS, checkpoint=tmp_path / "a", optimizer=lambda p: Odd(p, lr=0.1))
+    loader = [(X, Y)]
+    with pytest.raises(NetworkError, match="a checkpoint needs rows in memory"):
+        kw.train(start(), loader, validation=(X, Y), epochs=1, checkpoint=tmp_path / "b")
+
+
+@pytest.mark.parametrize("make", [
+    lambda **more: kw.SplineNetRegressor(hidden=(16, 16), epochs=6, dropout=0.2, **more),
+    lambda **more: kw.SplineNetClassifier(hidden=(16,), epochs=6, label_smoothing=0.1, **more),
+])  # fmt: skip
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_an_estimator_goes_on_from_its_checkpoint(tmp_path, monkeypatch, make, error):
+    path = tmp_path / "a"
+    y = np.digitize(Y, [1000.0, 1100.0]) if "Classifier" in type(make()).__name__ else Y
+    expected = make(random_state=1).fit(X, y)
+    model = make(random_state=1, checkpoint=str(path))
+    real, steps = torch.optim.AdamW.step, iter(range(9))
+
+    def failing(self, *args, **kwargs):
+        if next(steps, None) is None:
+            raise error("in the middle")
+        return real(self, *args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.AdamW, "step", failing)
+        before = dict(vars(model))
+        with pytest.raises(error):
+            model.fit(X, y)
+    assert vars(model) == before
+    assert path.exists()
+    taken = []
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.optim.AdamW, "step", lambda self, *a, **k: (taken.append(1), real(self, *a, **k))[1])
+        model.fit(X, y)
+    assert same((model.network_, model.history_), (expected.network_, expected.history_))
+    assert model.spline_ == expected.spline_
+    assert len(taken) < 6 * 2
+    assert not path.exists()
+
+
+def test_writing_takes_a_small_share_of_the_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints, "MAX_SHARE", 0.05)
+    clock = iter(np.arange(0.0, 1e6, 1.0))
+    monkeypatch.setattr(checkpoints.time, "perf_counter", lambda: next(clock))
+    file = checkpoints.Checkpoint(tmp_path / "a")
+    identity = checkpoints.Identity(0, "", "", "", "")
+    assert file.is_due()
+    file.write(identity, checkpoints.Saved({"a": torch.zeros(1)}, {}))  # took one tick
+    assert sum(file.is_due() for _ in range(100)) == 81  # not the first twenty
