@@ -28,7 +28,7 @@ def one_blas_thread() -> Iterator[None]:
     global _open, _limits
     with _lock:
         if _open == 0:
-            _limits = _controller().limit(limits=1, user_api="blas")
+            _limits = _taken().limit(limits=1, user_api="blas")
         _open += 1
     try:
         yield
@@ -36,10 +36,26 @@ def one_blas_thread() -> Iterator[None]:
         with _lock:
             _open -= 1
             if _open == 0:
+                _taken()
                 _limits.restore_original_limits()
+                _taken()
 
 
 _found: ThreadpoolController | None = None
+
+
+def _taken() -> ThreadpoolController:
+    """Return the controller of the libraries, for this thread to set.
+
+    threadpoolctl (from 3.7 on) lets the thread that first set OpenBLAS's threads set them, and silently no other; the
+    lock above does what that is for.
+    """
+    found = _controller()
+    for library in found.lib_controllers:
+        release = getattr(library, "clear_controlling_thread", None)
+        if release is not None:
+            release(force=True)
+    return found
 
 
 def _controller() -> ThreadpoolController:

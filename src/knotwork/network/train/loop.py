@@ -117,6 +117,8 @@ def fit_network(
                 f"training was interrupted in epoch {run.last_epoch + 1}; the network has its best weights so far, "
                 f"those of epoch {run.history.best_epoch}"
             )
+            if checkpoint is not None:
+                interrupt.add_note(f"the same call, with the network as it was, goes on from {checkpoint.path}")
             raise
     _restore(net, run.best)
     return run.history
