@@ -285,6 +285,25 @@ def test_any_network_learns_and_the_history_is_what_it_computes(make):
     assert loss_of(net) < 0.7 * before
 
 
+class Wrapped(nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def test_a_module_that_scales_its_rows_gets_them_in_full():
+    far = X[:, :1] * 10 + 1.7e9  # in float32 all of these are a few numbers
+    y = np.abs(Z[:, 0])
+    net = kw.to_network(kw.MarsRegressor().fit(far, y))
+    direct = kw.train(copy.deepcopy(net), far, y, epochs=0, random_state=0)
+    wrapped = kw.train(Wrapped(net), far, y, epochs=3, random_state=0)
+    assert wrapped.validation_loss[0] == pytest.approx(direct.validation_loss[0], rel=1e-3)
+    assert direct.validation_loss[0] < 0.1 * np.var(y)
+
+
 def test_a_scaling_with_a_scale_per_output_counts_once():
     both = np.c_[PRICE, Z[:, 1] + 0.1 * Z[:, 0]]
     torch.manual_seed(0)

@@ -157,8 +157,8 @@ def read_rows(net: nn.Module, X: Any) -> Floats:
         return to_numpy(X)
     except (TypeError, ValueError):
         raise NetworkError(
-            "this network remembers no encoder for the columns of a frame that are not numbers; encode it first, as in "
-            "model.encoder_.encode(frame)"
+            "this network remembers no encoder for the columns of a frame that are not numbers; encode it first, with "
+            "encoder_ of the estimator, or encoder of what init_ returns"
         ) from None
 
 
@@ -177,6 +177,17 @@ def count_outputs(net: nn.Module, rows: Floats) -> int:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise NetworkError(f"the network must map (N, d) to (N, outputs), got {got} for 2 rows")
     return int(out.shape[1])
+
+
+def row_dtype(net: nn.Module, rows: Floats) -> torch.dtype:
+    """Return the dtype that a network takes rows in: float64 if it scales them itself, whatever it computes in."""
+    dtype, device = placement(net)
+    two = torch.from_numpy(np.resize(rows[:2], (2, rows.shape[1]))).to(device)
+    try:
+        with flags_kept(net), torch.no_grad():
+            return torch.float64 if net.eval()(two).dtype == dtype else dtype
+    except (RuntimeError, TypeError, ValueError):  # layers refuse rows of another dtype than their weights'
+        return dtype
 
 
 def like(target: Target, y: ArrayLike) -> NDArray[np.intp]:

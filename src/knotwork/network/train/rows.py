@@ -30,13 +30,16 @@ class Part:
     weight: Tensor
 
     @classmethod
-    def of(cls, rows: Sample, loss: Loss, coordinates: Coordinates, device: torch.device, dtype: torch.dtype) -> Part:
-        """Put rows, targets and weights into the coordinates of training."""
+    def of(
+        cls, rows: Sample, loss: Loss, coordinates: Coordinates, device: torch.device, dtype: torch.dtype,
+        x_dtype: torch.dtype | None = None,
+    ) -> Part:  # fmt: skip
+        """Put rows, targets and weights into the coordinates of training; rows are ``x_dtype`` if that is another."""
         targets = torch.from_numpy(loss.targets(rows.y, coordinates))
         # The largest weight is near one, by a power of two, which changes no bit of a weighted mean.
         weight = np.ldexp(rows.weight, -int(np.frexp(rows.weight.max())[1])) if len(rows) else rows.weight
         return cls(
-            torch.from_numpy(coordinates.features(rows.X)).to(device, dtype),
+            torch.from_numpy(coordinates.features(rows.X)).to(device, x_dtype or dtype),
             targets.to(device, dtype if targets.is_floating_point() else targets.dtype),
             torch.from_numpy(weight).to(device, dtype),
         )

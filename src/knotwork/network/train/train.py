@@ -24,7 +24,7 @@ from knotwork.network.train.loop import Report, TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import Factory
 from knotwork.network.train.randomness import global_generator
-from knotwork.network.train.reading import Given, Loader, read_given
+from knotwork.network.train.reading import Given, Loader, read_given, row_dtype
 from knotwork.network.train.rows import Part, Rows, Stream
 from knotwork.progress import epoch_progress
 
@@ -163,11 +163,12 @@ def train(
             epoch_progress(bool(verbose), epochs, unseen=given.unseen) as show,
         ):  # fmt: skip
             goal = replace(goal, inside=inside.coordinates) if isinstance(goal, OwnLoss) else goal
+            takes = dtype, row_dtype(inside.net, inside.coordinates.features(rows.X[:2]))
             try:
                 history = fit_network(
                     inside.net,
-                    _training(given, goal, inside.coordinates, net),
-                    Part.of(given.validation, goal, inside.coordinates, device, dtype),
+                    _training(given, goal, inside.coordinates, device, *takes),
+                    Part.of(given.validation, goal, inside.coordinates, device, *takes),
                     options,
                     seed=seed,
                     loss=goal,
@@ -204,13 +205,18 @@ def _loss_of(given: Given, own: Callable[[Tensor, Tensor], Tensor] | None, smoot
     return SquaredError() if given.target.classes is None else LogLoss(given.outputs, smoothing)
 
 
-def _training(given: Given, loss: Loss, c: Coordinates, net: nn.Module) -> Rows:
+def _training(
+    given: Given, loss: Loss, c: Coordinates, device: torch.device, dtype: torch.dtype, x_dtype: torch.dtype
+) -> Rows:
     """Put the training rows into the coordinates of training: at once, or batch by batch."""
-    dtype, device = placement(net)
     rows = given.training
     if not isinstance(rows, Loader):
-        return Part.of(rows, loss, c, device, dtype)
-    return Stream(rows.batches, rows.count, lambda batch: Part.of(rows.read(batch), loss, c, device, dtype), device)
+        return Part.of(rows, loss, c, device, dtype, x_dtype)
+
+    def read(batch: Any) -> Part:
+        return Part.of(rows.read(batch), loss, c, device, dtype, x_dtype)
+
+    return Stream(rows.batches, rows.count, read, device)
 
 
 def _report(show: Report | None, callbacks: Sequence[Callback], inside: Inside) -> Report | None:
