@@ -81,7 +81,9 @@ class Coordinates:
 
     def features(self, X: Floats) -> Floats:
         """Standardise rows: (N, d) → (N, d)."""
-        return (X - self.x_centre) / self.x_scale
+        Z = X - self.x_centre
+        Z /= self.x_scale  # in place: one copy of the table, not two
+        return Z
 
     def responses(self, y: Floats) -> Floats:
         """Standardise responses: (N, p) → (N, p)."""

@@ -199,12 +199,12 @@ class SplineNetBase(Estimator):
         """Hold validation rows out, and rows for the spline if it is to have its own."""
         held = held_out(rows.X, self.validation_fraction, seed)
         training, validation = ~held, held if held.any() else ~held
-        for_spline = training
-        if self.spline_fraction is not None and self.start == "spline":
-            for_spline = np.zeros(len(rows), dtype=bool)
-            for_spline[training] = held_out(rows.X[training], self.spline_fraction, seed + 1)
-            training = training & ~for_spline
-        return Split(rows.take(training), rows.take(validation), rows.take(for_spline))
+        if self.spline_fraction is None or self.start != "spline":
+            own = rows.take(training)
+            return Split(own, rows.take(validation), own)
+        for_spline = np.zeros(len(rows), dtype=bool)
+        for_spline[training] = held_out(rows.X[training], self.spline_fraction, seed + 1)
+        return Split(rows.take(training & ~for_spline), rows.take(validation), rows.take(for_spline))
 
     def _start(
         self, problem: Problem, split: Split, coordinates: Coordinates, seed: int

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from knotwork.arrays import Floats
+from knotwork.arrays import CHUNK, Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
@@ -345,12 +345,17 @@ def placement(net: nn.Module) -> tuple[torch.dtype, torch.device]:
 
 
 def evaluate(chain: Chain, X: Floats) -> Floats:
-    """Run a chain on rows in double precision: (N, d) → (N, p)."""
+    """Run a chain on rows in double precision, some of them at a time: (N, d) → (N, p)."""
+    c = chain.scaling
+    modules = [module.to("cpu", torch.float64) for module in chain.modules]
+    out = np.empty((len(X), len(chain.output.bias)))
     with torch.no_grad():
-        c = chain.scaling
-        # A copy: X may be read-only.
-        rows = torch.from_numpy(np.array(X if c is None else c.features(X), dtype=np.float64, order="C"))
-        for layer, activation in zip(chain.hidden, chain.modules, strict=True):
-            rows = activation.to("cpu", torch.float64)(layer(rows))
-        out: Floats = chain.output(rows).numpy()
-    return out if c is None else c.inverse.responses(out)
+        for start in range(0, len(X), CHUNK):
+            part = X[start : start + CHUNK]
+            # A copy: X may be read-only.
+            rows = torch.from_numpy(np.array(part if c is None else c.features(part), dtype=np.float64, order="C"))
+            for layer, activation in zip(chain.hidden, modules, strict=True):
+                rows = activation(layer(rows))
+            values = chain.output(rows).numpy()
+            out[start : start + CHUNK] = values if c is None else c.inverse.responses(values)
+    return out

@@ -15,7 +15,7 @@ import torch
 from scipy.special import expit
 from torch import nn
 
-from knotwork.arrays import Floats
+from knotwork.arrays import CHUNK, Floats
 from knotwork.compute.blas import one_blas_thread
 from knotwork.compute.workers import thread_count
 from knotwork.data.coordinates import Coordinates
@@ -342,13 +342,17 @@ def ridge_refits(spline: Spline, task: StartTask, ridges: Sequence[float]) -> li
     # A term in standardised coordinates is itself over the scale of its first feature, or of all of a product's.
     features = [t.features if isinstance(t, Product) else t.features[:1] for t in spline.terms]
     unit = np.array([prod(c.x_scale[f] for f in own) for own in features])
-    basis = spline.basis(rows.X) / unit
     share = rows.weight / rows.weight.sum()
-    mean = share @ basis
-    basis -= mean
     target = c.responses(rows.y)
-    weighted = basis * share[:, None]
-    gram, products = weighted.T @ basis, weighted.T @ target
+    parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
+    # Twice over the rows, some at a time: all terms of all rows would be several times the table.
+    mean = sum(share[part] @ spline.basis(rows.X[part]) for part in parts) / unit
+    gram, products = np.zeros((len(unit), len(unit))), np.zeros((len(unit), target.shape[1]))
+    for part in parts:
+        basis = spline.basis(rows.X[part]) / unit - mean
+        weighted = basis * share[part, None]
+        gram += weighted.T @ basis
+        products += weighted.T @ target[part]
 
     def refit(ridge: float) -> Spline:
         if ridge == 0:

@@ -17,18 +17,14 @@ from knotwork.spline.moments.pairs import add_pair
 
 
 @compiled
-def open_min(  # type: ignore[no-untyped-def]
-    columns, slopes, codes, offsets, knots, padded, w, rows, value, bins, used, part, shifted, found, table,
-    mass, norms, ones,
-):  # fmt: skip
-    """Fill in the bins (features, rows) of a parent, and mass, norms and products with 1 of its children, (2, C).
+def find_bins(columns, slopes, padded, rows, value, bins, used, part, shifted, found):  # type: ignore[no-untyped-def]
+    """Fill in the bins (features, rows) of a parent: of x − b, and 256 times those of x + b.
 
-    bins : of x − b, and 256 times those of x + b
     padded : (features, ·) the knots of each, padded alike
     part : from which feature to which
-    shifted, found, table : room for two tiles, and for three tables of four sums a bin
+    shifted, found : room for two tiles
     """
-    one, tile, half = np.uint32(1), np.uint64(TILE), np.uint32(table.size // 6)
+    one, tile = np.uint32(1), np.uint64(TILE)
     for f in range(part[0], part[1]):
         if not used[f]:
             continue
@@ -51,6 +47,21 @@ def open_min(  # type: ignore[no-untyped-def]
             for j in range(n):
                 i = np.uint64(j)
                 bins[f, at + i] = found[i] | (found[tile + i] << np.uint32(8))
+
+
+@compiled
+def open_min(  # type: ignore[no-untyped-def]
+    columns, slopes, codes, offsets, knots, w, rows, value, bins, used, part, table, mass, norms, ones
+):  # fmt: skip
+    """Fill in mass, norms and products with 1 of the children of a parent, (2, C), given its bins.
+
+    part : from which feature to which; table : room for three tables of four sums a bin
+    """
+    one, half = np.uint32(1), np.uint32(table.size // 6)
+    for f in range(part[0], part[1]):
+        if not used[f]:
+            continue
+        slope = slopes[f]
         # Per bin of x: Σw, Σwx, Σwx²; per bin of x − b and of x + b: Σw, Σwx, Σw(x² − b²), Σwb.
         for k in range(table.size):
             table[k] = 0.0

@@ -24,11 +24,11 @@ from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled
 from knotwork.compute.workers import Workers
 from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
-from knotwork.spline.moments.child_opening import open_min, open_product
+from knotwork.spline.moments.child_opening import find_bins, open_min, open_product
 from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable
 from knotwork.spline.moments.pairs import add_pair
-from knotwork.spline.moments.parents import ParentRows
+from knotwork.spline.moments.parents import ParentRows, parent_values
 from knotwork.spline.moments.values import SpanValues
 
 # Rows and columns v that stay in the nearest caches while all features pass over them.
@@ -37,16 +37,17 @@ TILE, GROUP = 1024, 4
 
 @compiled
 def _sum_products(  # type: ignore[no-untyped-def]
-    columns, slopes, codes, offsets, knots, begin, count, rows, value, bins, used, values, which, first, jobs,
-    tables, active, v, out,
+    columns, slopes, codes, offsets, knots, begin, count, rows, hinges, feature, knot, factor, bins, bins_begin, used,
+    values, which, first, jobs, tables, active, v, b, out,
 ):  # fmt: skip
     """Products of columns v with the children of parents.
 
-    bins : None for products, of which half as much is compiled
+    hinges, feature, knot, factor : of the parents, see ``ParentRows``
+    bins : those of slot s begin at ``bins_begin[s]``; None for products, of which half as much is compiled
     values : (·, N) columns, weighted; which : (V,) rows of it, -1 for none; out has them from place ``first`` on
     jobs : (J, 4) the place in out, the parent's slot, features from – to
     tables : room for a column's features and one more: 3 tables of x, x − b, x + b, flat; (group · features, ·)
-    active, v : room for a group of tiles, two entries to a row
+    active, v, b : room for a group of tiles, two entries to a row, and for the parent on a tile
     out : (parents, ·, 2, C), zero before
     """
     d = len(columns)
@@ -62,13 +63,14 @@ def _sum_products(  # type: ignore[no-untyped-def]
             own[features] = f
             features += used[slot, f]
         a, n = begin[slot], count[slot]
-        own_rows, own_value = rows[a : a + n], value[a : a + n]
+        own_rows = rows[a : a + n]
         for group in range(0, len(which), GROUP):
             size = len(which) - group if group + GROUP > len(which) else GROUP
             for k in range(size):
                 touched[k] = 0
             for tile in range(0, n, TILE):
                 stop = n if tile + TILE > n else tile + TILE
+                parent_values(columns, own_rows[tile:stop], slot, hinges, feature, knot, factor, bins is None, b)
                 for k in range(size):
                     # Where a column is not zero: (place, row), and the column there and its product with b.
                     row, active_rows = which[group + k], 0
@@ -80,7 +82,7 @@ def _sum_products(  # type: ignore[no-untyped-def]
                             at = active[k, i, 0]
                             active[k, i, 1] = own_rows[at]
                             v[k, i, 0] = values[row, own_rows[at]]
-                            v[k, i, 1] = v[k, i, 0] * own_value[at]
+                            v[k, i, 1] = v[k, i, 0] * b[at - tile]
                     found[k] = active_rows
                     if active_rows > 0 and touched[k] == 0:
                         touched[k] = 1
@@ -103,7 +105,7 @@ def _sum_products(  # type: ignore[no-untyped-def]
                         else:
                             # Per bin of x, x − b and x + b: Σv and Σv times the binned value; the same for z.
                             x_slope, z_slope = slopes[f], slopes[g]
-                            x_bins, z_bins = bins[d * a + f * n :], bins[d * a + g * n :]
+                            x_bins, z_bins = bins[bins_begin[slot] + f * n :], bins[bins_begin[slot] + g * n :]
                             for i in range(found[k]):
                                 at, r, w, wb = active[k, i, 0], active[k, i, 1], v[k, i, 0], v[k, i, 1]
                                 x_both, z_both = np.uint32(x_bins[at]), np.uint32(z_bins[at])
@@ -165,7 +167,9 @@ class CpuChildren:
                 encode(columns[f], self._padded[f], self._slopes[f], room, self._codes[f])
 
         workers.run(task, len(parts))
-        self._parents = ParentRows(slots, d, grid.knots.size, has_bins=not product)
+        self._parents = ParentRows(slots, columns, grid.knots.size, has_bins=not product)
+        # For the bins of a parent that are not kept.
+        self._room = np.empty(0, np.uint16)
         self._span = SpanValues(columns, weights)
 
     def open(self, slots: NDArray[np.int64], parents: Sequence[Hinges], features: NDArray[np.bool_]) -> ChildOpening:
@@ -183,7 +187,8 @@ class CpuChildren:
             # A hinge that is combined with another one takes its slope, even if the parent is a single hinge.
             table = replace(table, slope=self._slopes[table.feature])
         self._parents.add(slot, self._columns, table, used)
-        rows, value, bins = self._parents.rows_of(slot)
+        rows, value = self._rows_and_values(slot)
+        bins = None if self._product else self._found_bins(slot, rows, value)
         parts = self._workers.split(len(used), work=16 * rows.size * len(used))
 
         def task(part: int) -> None:
@@ -194,15 +199,39 @@ class CpuChildren:
                     used, parts[part], np.empty((self._max_bins, 6)), *sums,
                 )  # fmt: skip
                 return
-            room = np.zeros(2 * SEARCH_TILE), np.zeros(2 * SEARCH_TILE, np.uint32), np.empty(12 * self._max_bins)
             open_min(
-                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._padded, self._weights,
-                rows, value, bins, used, parts[part], *room, *sums,
+                self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, self._weights,
+                rows, value, bins, used, parts[part], np.empty(12 * self._max_bins), *sums,
             )  # fmt: skip
 
         self._workers.run(task, len(parts))
         enough = np.logical_or.reduceat(mass.min(axis=0) >= self._min_mass, self.grid.linear)
         self._parents.used[slot] &= enough
+
+    def _rows_and_values(self, slot: int) -> tuple[NDArray[np.uint32], Floats]:
+        """Return where a parent is positive, and how much."""
+        kept, rows = self._parents, self._parents.rows_of(slot)
+        value = np.empty(rows.size)
+        hinges = kept.hinges, kept.feature, kept.knot, kept.factor
+        parent_values(self._columns, rows, slot, *hinges, self._product, value)
+        return rows, value
+
+    def _found_bins(self, slot: int, rows: NDArray[np.uint32], value: Floats) -> NDArray[np.uint16]:
+        """Find the bins (features, rows) of a parent: where they are kept, or in a room that the next one overwrites."""
+        bins, d = self._parents.bins_of(slot), len(self._columns)
+        if bins is None:
+            if self._room.size < d * rows.size:
+                self._room = np.empty(d * rows.size, np.uint16)
+            bins = self._room[: d * rows.size].reshape(d, rows.size)
+        parts = self._workers.split(d, work=8 * rows.size * d)
+
+        def task(part: int) -> None:
+            room = np.zeros(2 * SEARCH_TILE), np.zeros(2 * SEARCH_TILE, np.uint32)
+            used = self._parents.used[slot]
+            find_bins(self._columns, self._slopes, self._padded, rows, value, bins, used, parts[part], *room)
+
+        self._workers.run(task, len(parts))
+        return bins
 
     def close(self, slot: int) -> None:
         """Forget a parent."""
@@ -235,21 +264,37 @@ class CpuChildren:
         self, slots: NDArray[np.int64], values: Floats, which: NDArray[np.int64], first: int, out: Floats
     ) -> None:
         """Write products of weighted columns with the children of parents; see ``_sum_products``."""
+        kept = self._parents
+        places = list(enumerate(slots.tolist()))
+        if self._product:
+            self._run_products(places, None, kept.bins_begin, values, which, first, out)
+            return
+        ready = [(place, slot) for place, slot in places if kept.bins_begin[slot] >= 0]
+        self._run_products(ready, kept.bins, kept.bins_begin, values, which, first, out)
+        for place, slot in places:
+            if kept.bins_begin[slot] < 0:
+                self._found_bins(slot, *self._rows_and_values(slot))
+                self._run_products([(place, slot)], self._room, np.zeros_like(kept.begin), values, which, first, out)
+
+    def _run_products(
+        self, places: list[tuple[int, int]], bins: NDArray[np.uint16] | None, bins_begin: NDArray[np.int64],
+        values: Floats, which: NDArray[np.int64], first: int, out: Floats,
+    ) -> None:  # fmt: skip
+        """Run ``_sum_products`` for parents, given as (place in out, slot), in parts of about equal work."""
         kept, d = self._parents, len(self._columns)
-        # (parent, features) in parts of about equal work.
-        work = sum(kept.count[slots].tolist()) * d * len(which)
+        work = sum(int(kept.count[slot]) for _, slot in places) * d * len(which)
         threads = len(self._workers.split(self._workers.threads, work))
-        pieces = 1 if len(slots) >= 2 * threads else threads
+        pieces = 1 if len(places) >= 2 * threads else threads
         edges = [d * piece // pieces for piece in range(pieces + 1)]
-        jobs = [(place, k, a, b) for place, k in enumerate(slots.tolist()) for a, b in pairwise(edges) if a < b]
+        jobs = [(place, slot, a, b) for place, slot in places for a, b in pairwise(edges) if a < b]
 
         def task(thread: int) -> None:
             own = np.array(jobs[thread::threads], np.int64).reshape(-1, 4)
             _sum_products(
                 self._columns, self._slopes, self._codes, self.grid.offsets, self._knots, kept.begin, kept.count,
-                kept.rows, kept.value, None if self._product else kept.bins, kept.used, values, which, first, own,
-                np.empty(GROUP * (d + 1) * 6 * self._max_bins), np.empty((GROUP, TILE, 2), np.uint32),
-                np.empty((GROUP, TILE, 2)), out,
+                kept.rows, kept.hinges, kept.feature, kept.knot, kept.factor, bins, bins_begin, kept.used, values,
+                which, first, own, np.empty(GROUP * (d + 1) * 6 * self._max_bins),
+                np.empty((GROUP, TILE, 2), np.uint32), np.empty((GROUP, TILE, 2)), np.empty(TILE), out,
             )  # fmt: skip
 
         self._workers.run(task, threads)

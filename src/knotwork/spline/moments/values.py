@@ -12,8 +12,9 @@ from knotwork.arrays import Floats
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.moments import TermTable
 
-# Memory for columns, and for how many there is room at first.
-MAX_BYTES, FIRST_COLUMNS = 64 * 2**20, 48
+# Memory for columns: a share of that for the features, but at least MIN_BYTES and at most MAX_BYTES. For how many there
+# is room at first.
+SHARE, MIN_BYTES, MAX_BYTES, FIRST_COLUMNS = 0.25, 20 * 2**20, 64 * 2**20, 48
 
 
 class SpanValues:
@@ -30,7 +31,7 @@ class SpanValues:
     def __init__(self, columns: Floats, weights: Floats) -> None:
         self._columns, self._weights = columns, weights
         n = columns.shape[1]
-        self._max = max(2, MAX_BYTES // (8 * n))
+        self._max = max(4, int(min(MAX_BYTES, max(MIN_BYTES, SHARE * columns.nbytes))) // (8 * n))
         self.values = np.empty((min(FIRST_COLUMNS, self._max), n))
         self._terms: list[TermTable] = []
         self._kept = 0

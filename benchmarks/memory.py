@@ -1,0 +1,110 @@
+"""Peak memory of fits and predictions above what the process held before the call, over the bytes of X in float64.
+
+    python benchmarks/memory.py                    # every case at 2 000 000 × 10 and 500 000 × 20; a few minutes
+    python benchmarks/memory.py --cases additive predict --sizes 500000x20
+
+Every case runs in a process of its own, after a small one of the same kind: compiling and loading libraries take
+memory once, whatever the table. Linux only, because the peak is set back just before the call (/proc/self/clear_refs).
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import knotwork as kw
+
+SIZES = ("2000000x10", "500000x20")
+# Peak over X.nbytes that docs/guarantees.md promises.
+LIMITS = {
+    "additive": 2.5, "interactions": 4.0, "products": 4.0, "classes": 2.5, "splinenet": 5.0,
+    "predict": 2.0, "predict interactions": 2.0, "predict splinenet": 2.0,
+}  # fmt: skip
+
+
+def table_of(rows: int, features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Curves in all features, an interaction of two, and noise: every search goes on to its limit of terms."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(rows, features))
+    y = rng.normal(size=rows)
+    for f in range(features):
+        y += np.sin((1 + f % 4) * X[:, f]) / (1 + f / 4)
+    y += X[:, 0] * X[:, 1]
+    return X, y
+
+
+def call_of(case: str, X: np.ndarray, y: np.ndarray) -> Callable[[], object]:
+    """Return what is measured; what it needs is made before."""
+    match case:
+        case "additive":
+            return lambda: kw.MarsRegressor(max_terms=61, threshold=0.0).fit(X, y)
+        case "interactions":
+            return lambda: kw.MarsRegressor(max_degree=2, threshold=0.0).fit(X, y)
+        case "products":
+            return lambda: kw.MarsRegressor(max_degree=2, interaction="product", threshold=0.0).fit(X, y)
+        case "classes":
+            labels = (y > 0).astype(int)
+            return lambda: kw.MarsClassifier().fit(X, labels)
+        case "splinenet":
+            return lambda: kw.SplineNetRegressor(epochs=2, batch_size=1024, random_state=0).fit(X, y)
+    few = slice(0, 20_000)
+    if case == "predict splinenet":
+        model: kw.MarsRegressor | kw.SplineNetRegressor = kw.SplineNetRegressor(epochs=0, random_state=0)
+    else:
+        model = kw.MarsRegressor(max_degree=2 if case == "predict interactions" else 1)
+    model.fit(X[few], y[few])
+    return lambda: model.predict(X)
+
+
+def kilobytes(key: str) -> int:
+    """Return an entry of the process's status: VmRSS is the memory now, VmHWM its peak."""
+    lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key))
+
+
+def peak_ratio(case: str, rows: int, features: int) -> float:
+    """Measure one case in this process."""
+    call_of(case, *table_of(3000, features))()
+    X, y = table_of(rows, features)
+    call = call_of(case, X, y)
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    before = kilobytes("VmRSS")
+    call()
+    return 1024 * (kilobytes("VmHWM") - before) / X.nbytes
+
+
+def measure(case: str, size: str) -> float:
+    """Measure one case in a process of its own."""
+    command = [sys.executable, __file__, "--one", "--cases", case, "--sizes", size]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=LIMITS, default=list(LIMITS))
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), help="rows x features")
+    parser.add_argument("--one", action="store_true", help="measure the first case here and print its number alone")
+    chosen = parser.parse_args()
+    if chosen.one:
+        rows, features = map(int, chosen.sizes[0].split("x"))
+        print(peak_ratio(chosen.cases[0], rows, features))
+        return
+    console = Console(width=120)
+    table = Table(title="Peak memory above that before the call, over X.nbytes in float64")
+    for name in ("case", *chosen.sizes, "limit"):
+        table.add_column(name, justify="left" if name == "case" else "right")
+    for case in chosen.cases:
+        ratios = [measure(case, size) for size in chosen.sizes]
+        table.add_row(case, *(f"{ratio:.2f}" for ratio in ratios), f"{LIMITS[case]:g}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()
