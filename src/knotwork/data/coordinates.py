@@ -14,6 +14,9 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.data.steps import Inputs
 
+# Columns that vary less count as constant.
+MIN_STD = float(np.finfo(np.float64).tiny)
+
 
 @dataclass(frozen=True)
 class Coordinates:
@@ -33,6 +36,17 @@ class Coordinates:
         """Measure rows X (N, d), y (N, p); responses share one scale, so that their errors add as they are."""
         x_centre, x_scale = mean_and_std(X, weight)
         y_centre, y_scale = mean_and_std(y, weight)
+        return cls(x_centre, x_scale, y_centre, float(np.sqrt(np.mean(np.square(y_scale)))))
+
+    @classmethod
+    def at_data(cls, X: Floats, y: Floats, weight: Floats | None = None) -> Coordinates:
+        """Measure rows as ``of`` does, but centre at the data values nearest to the means.
+
+        Differences of data values that lie together are exact: data that are moved look the same in these coordinates,
+        bit for bit, and so do data times a power of two.
+        """
+        x_centre, x_scale = value_and_std(X, weight)
+        y_centre, y_scale = value_and_std(y, weight)
         return cls(x_centre, x_scale, y_centre, float(np.sqrt(np.mean(np.square(y_scale)))))
 
     @classmethod
@@ -89,13 +103,49 @@ class Coordinates:
         """Standardise responses: (N, p) → (N, p)."""
         return (y - self.y_centre) / self.y_scale
 
+    def original_responses(self, z: Floats) -> Floats:
+        """Undo :meth:`responses`; the mean is added last, so that nothing is rounded twice: (N, p) → (N, p)."""
+        return z * self.y_scale + self.y_centre
+
 
 def mean_and_std(values: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
     """Return mean and std of each column, 1 for the std of a constant: (N, d) → (d,), (d,)."""
-    # Scaled by the largest value first: squares of 1e200 do not exist.
-    largest = np.maximum(np.abs(values).max(axis=0), np.finfo(float).tiny)
-    scaled = values / largest
-    mean = np.average(scaled, axis=0, weights=weight)
-    std = np.sqrt(np.average(np.square(scaled - mean), axis=0, weights=weight))
-    # What varies less than rounding is constant.
-    return mean * largest, np.where(std > 1e-13 * np.abs(mean), std * largest, 1.0)
+    start, scale, mean, std = _measured(values, weight)
+    return start + mean / scale, std
+
+
+def value_and_std(values: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
+    """Return the data value nearest to the mean, and the std, of each column, 1 for the std of a constant.
+
+    >>> value_and_std(np.array([[1e12 + 1], [1e12 + 2], [1e12 + 6]]))[0] - 1e12
+    array([2.])
+    """
+    start, scale, mean, std = _measured(values, weight)
+    nearest = [
+        np.abs((column - first) * unit - centre).argmin()
+        for column, first, unit, centre in zip(values.T, start, scale, mean, strict=True)
+    ]
+    return values[nearest, np.arange(values.shape[1])], std
+
+
+def _measured(values: Floats, weight: Floats | None) -> tuple[Floats, Floats, Floats, Floats]:
+    """Return minimum, scale, mean of (values − minimum)·scale, and std of the values, column by column: (d,) each.
+
+    Differences from the minimum lose next to nothing where data lie far from zero, and scales are powers of two, which
+    lose nothing: squares of 1e200 do not exist.
+    """
+    low, high = values.min(axis=0), values.max(axis=0)
+    # Halved first: the difference of two large values of opposite sign may not exist.
+    _, exponent = np.frexp(high / 2 - low / 2)
+    scale = np.ldexp(0.5, np.minimum(-exponent, 1023))
+    mean, std = np.empty((2, values.shape[1]))
+    for k, column in enumerate(values.T):  # one at a time: no copy of the table
+        moved = column * scale[k] - low[k] * scale[k]
+        mean[k] = np.average(moved, weights=weight)
+        moved -= mean[k]
+        np.square(moved, out=moved)
+        std[k] = np.sqrt(np.average(moved, weights=weight)) / scale[k]
+    size = np.maximum(np.abs(low), np.abs(high))
+    # What varies less than rounding is constant, and so is what varies too little for its reciprocal to exist.
+    constant = (std <= 1e-15 * size) | (std < MIN_STD)
+    return low, scale, mean, np.where(constant, 1.0, std)

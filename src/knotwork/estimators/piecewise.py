@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils import check_random_state
 
-from knotwork.arrays import Floats
-from knotwork.data.coordinates import Coordinates, mean_and_std
+from knotwork.arrays import CHUNK, Floats
+from knotwork.data.coordinates import Coordinates, value_and_std
 from knotwork.data.split import held_out, row_numbers
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_regression, read_table
@@ -19,7 +19,7 @@ from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxaffine import FitRules, Rows
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.selection import PiecewiseFit
-from knotwork.pwl.through import in_coordinates
+from knotwork.pwl.through import in_coordinates, with_outputs
 
 
 class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
@@ -34,22 +34,28 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         matrix, response, weight, encoder = read_regression(self, X, y, sample_weight)
         targets = response.reshape(len(response), -1)
-        coordinates = Coordinates.of(matrix, targets, weight)
+        coordinates = Coordinates.at_data(matrix, targets, weight)
         Z = np.column_stack([np.ones(len(matrix)), coordinates.features(matrix)])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        orders = _orders(matrix, seed + 1, self.n_init)
-        held = held_out(matrix, self.validation_fraction, seed)
+        # Rows are drawn by the ranks of their values: those are the same in every unit of measurement.
+        ranks = np.column_stack([np.unique(column, return_inverse=True)[1] for column in matrix.T])
+        orders = _orders(ranks, seed + 1, self.n_init)
+        held = held_out(ranks, self.validation_fraction, seed)
         rules = FitRules(ridge=float(self.ridge), max_rounds=int(self.max_rounds))
         functions: list[Any] = []
+        standardised: list[Any] = []
         sizes, errors = [], []
         for target in targets.T[:, :, None]:  # each in coordinates of its own
-            y_centre, y_scale = mean_and_std(target, weight)
+            y_centre, y_scale = value_and_std(target, weight)
             c = replace(coordinates, y_centre=y_centre, y_scale=float(y_scale[0]))
             fitted, tried, error = self._fit_output(Rows(Z, c.responses(target)[:, 0], weight, orders), held, rules)
-            functions.append(in_coordinates(self._function(fitted), c.inverse))
+            own = self._function(fitted)
+            functions.append(in_coordinates(own, c.inverse))
+            standardised.append(with_outputs(own, np.array([c.y_scale / coordinates.y_scale]), np.zeros(1)))
             sizes.append(tuple(tried))
             errors.append(tuple(error))
         self.pwl_ = functions[0] if len(functions) == 1 else functions[0].stack(functions)
+        self._standardised = standardised[0] if len(functions) == 1 else standardised[0].stack(standardised)
         self.fit_ = PiecewiseFit(coordinates, tuple(sizes), tuple(errors))
         self.encoder_ = encoder
         self._flat_output = response.ndim == 1
@@ -65,11 +71,19 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     def predict(self, X: Any) -> Floats:
         """Evaluate the function: (N, d) → (N,) or (N, p), as y was."""
         matrix = np.asarray(read_table(self, X), dtype=np.float64)
-        values = self.pwl_(matrix).reshape(len(matrix), -1)
+        c = self.fit_.coordinates
+        # In standardised coordinates: far from zero, large parts of the affine functions would cancel. Models that were
+        # saved by earlier versions have no function in these coordinates.
+        function = self._standardised if hasattr(self, "_standardised") else in_coordinates(self.pwl_, c)
+        values = np.empty((len(matrix), len(c.y_centre)))
+        for start in range(0, len(matrix), CHUNK):
+            rows = slice(start, start + CHUNK)
+            found = function(c.features(matrix[rows])).reshape(-1, values.shape[1])
+            values[rows] = c.original_responses(found)
         return values[:, 0] if self._flat_output else values
 
 
-def _orders(matrix: Floats, seed: int, starts: int) -> list[NDArray[np.intp]]:
+def _orders(matrix: NDArray[np.intp], seed: int, starts: int) -> list[NDArray[np.intp]]:
     """Order distinct rows by what they hold, for every start: not by their place or by how often one is repeated."""
     return [np.unique(row_numbers(matrix, seed + k), return_index=True)[1] for k in range(starts)]
 

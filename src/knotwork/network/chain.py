@@ -82,7 +82,7 @@ class Chain:
     """Hidden layers and their activations, the output layer, and the fixed scaling at both ends (or None).
 
     hidden[k] and modules[k] are the k-th hidden layer and its activation. With a scaling c the layers compute in c's
-    coordinates: the chain is x ↦ c.inverse.responses(layers(c.features(x))). The conversion is that of the whole.
+    coordinates: the chain is x ↦ c.original_responses(layers(c.features(x))). The conversion is that of the whole.
     """
 
     hidden: tuple[Layer, ...]
@@ -357,5 +357,5 @@ def evaluate(chain: Chain, X: Floats) -> Floats:
             for layer, activation in zip(chain.hidden, modules, strict=True):
                 rows = activation(layer(rows))
             values = chain.output(rows).numpy()
-            out[start : start + CHUNK] = values if c is None else c.inverse.responses(values)
+            out[start : start + CHUNK] = values if c is None else c.original_responses(values)
     return out

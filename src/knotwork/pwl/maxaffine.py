@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 
 Labels = NDArray[np.intp]
+# Differences that count as ties, in stds or as a share of an RSS: which rounding decides would depend on the units of
+# measurement. Of ties, the first is taken.
+TIE = 1e-9
 # Rounds without a better fit after which the alternation stops.
 PATIENCE = 4
 
@@ -60,7 +63,7 @@ def fit_max_affine(rows: Rows, pieces: int, rules: FitRules, warm: Floats | None
     best: tuple[Floats, float] = (base[None], _rss(rows, rows.Z @ base))
     for labels in starts:
         found = _alternate(rows, labels, pieces, base, rules)
-        if found[1] < best[1]:
+        if found[1] < best[1] * (1 - TIE):
             best = found
     return best
 
@@ -73,10 +76,10 @@ def _alternate(rows: Rows, labels: Labels, pieces: int, base: Floats, rules: Fit
         for k in np.unique(labels):
             theta[k] = _cell_fit(rows, labels == k, base, rules.ridge)
         values = rows.Z @ theta.T
-        fresh = values.argmax(axis=1)
+        fresh = first_maximum(values)
         rss = _rss(rows, values[np.arange(len(values)), fresh])
         since = 0 if rss < best[1] * (1 - 1e-6) else since + 1
-        if rss < best[1]:
+        if rss < best[1] * (1 - TIE):
             best = (theta, rss)
         if since >= PATIENCE or np.array_equal(fresh, labels):
             break
@@ -114,13 +117,22 @@ def _rss(rows: Rows, fitted: Floats) -> float:
 def _nearest(rows: Rows, centres: Labels) -> Labels:
     """Put every row with the nearest of some rows."""
     Z, C = rows.Z[:, 1:], rows.Z[centres, 1:]
-    return np.argmin(np.square(C).sum(axis=1) - 2 * Z @ C.T, axis=1)
+    return first_maximum(2 * Z @ C.T - np.square(C).sum(axis=1))
+
+
+def first_maximum(values: Floats) -> Labels:
+    """Return the first place in each row whose value is the maximum, but for ties: (N, P) → (N,).
+
+    >>> first_maximum(np.array([[1.0, 3.0, 2.0], [0.1 + 0.2, 0.3, 0.0], [0.3, 0.1 + 0.2, 0.0]]))
+    array([1, 0, 0])
+    """
+    return np.argmax(values >= values.max(axis=1, keepdims=True) - TIE, axis=1)
 
 
 def _split_worst(rows: Rows, theta: Floats, pieces: int) -> Labels:
     """Start from a smaller fit: cut the cells with the largest errors in two, across their longest direction."""
     values = rows.Z @ theta.T
-    labels = values.argmax(axis=1)
+    labels = first_maximum(values)
     error = rows.weight * np.square(rows.y - values.max(axis=1))
     for new in range(len(theta), pieces):
         worst = int(np.argmax(np.bincount(labels, weights=error, minlength=new)))
@@ -128,7 +140,9 @@ def _split_worst(rows: Rows, theta: Floats, pieces: int) -> Labels:
         X = rows.Z[cell, 1:]
         X = X - np.average(X, axis=0, weights=rows.weight[cell])
         direction = np.linalg.eigh((X * rows.weight[cell][:, None]).T @ X)[1][:, -1]
-        labels[cell[X @ direction > 0]] = new
+        # An eigenvector has no sign of its own.
+        direction = direction * np.sign(direction[np.argmax(np.abs(direction) > 0.5 * np.abs(direction).max())])
+        labels[cell[X @ direction > TIE]] = new
     return labels
 
 
@@ -146,7 +160,7 @@ def fit_difference(
     nothing = np.zeros(len(rows.y), dtype=np.intp)
     for sign in (1.0, -1.0):
         theta, _ = fit_max_affine(replace(rows, y=sign * rows.y, orders=rows.orders[:2]), pieces, rules)
-        labels = (rows.Z @ theta.T).argmax(axis=1)
+        labels = first_maximum(rows.Z @ theta.T)
         starts.append((labels, nothing) if sign > 0 else (nothing, labels))
     if warm is not None:
         up = replace(rows, y=rows.y + (rows.Z @ warm[1].T).max(axis=1))
@@ -154,7 +168,7 @@ def fit_difference(
         starts.insert(0, (_split_worst(up, warm[0], pieces), _split_worst(down, warm[1], pieces)))
     for both in starts:
         found = _alternate_difference(rows, both, pieces, base, rules)
-        if found[1] < best[1]:
+        if found[1] < best[1] * (1 - TIE):
             best = found
     return best
 
@@ -173,11 +187,11 @@ def _alternate_difference(
             trial = theta + step * (target - theta)
             a, b = rows.Z @ trial[:pieces].T, rows.Z @ trial[pieces:].T
             error = _rss(rows, a.max(axis=1) - b.max(axis=1))
-            if error < rss:
+            if error < rss * (1 - TIE):
                 break
         else:
             break
-        fresh = (a.argmax(axis=1), b.argmax(axis=1))
+        fresh = (first_maximum(a), first_maximum(b))
         same = all(np.array_equal(x, y) for x, y in zip(fresh, labels, strict=True))
         since = 0 if error < rss * (1 - 1e-4) else since + 1
         theta, rss, labels = trial, error, fresh

@@ -91,8 +91,9 @@ FITTED = {
     "SplineNetClassifier": ("network_", "spline_", "history_", "classes_", *_SHARED),
     "SplineNetRegressor": ("network_", "spline_", "history_", "_flat_output", *_SHARED),
 }
-# Names of the columns, for models fitted to a table; what set_output was told; what a network began with.
-OPTIONAL = ("feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_")
+# Names of the columns, for models fitted to a table; what set_output was told; what a network began with; a max-affine
+# function in the coordinates it was fitted in.
+OPTIONAL = ("feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_", "_standardised")
 
 
 # Characters of what was found that a message shows.
