@@ -110,3 +110,25 @@ def test_knots_of_a_large_weighted_table_are_as_far_apart_as_the_spans_say():
     np.testing.assert_allclose(between[1:-1], minspan, rtol=0.1)
     assert min(between[0], between[-1]) > 0.9 * endspan
     assert max(between[0], between[-1]) < 1.1 * (endspan + minspan)
+
+
+@pytest.mark.parametrize("total", [1e11, 1e15, 1e30, 1e250])
+def test_knots_of_weights_that_sum_to_far_more_than_there_are_rows(total):
+    # One position after the other, this would take hours, and 8 bytes for each.
+    weights = np.random.default_rng(0).uniform(1, 2, 50)
+    weights *= total / weights.sum()
+    columns = np.arange(50.0)[None, :]
+    found = choose_candidates(columns, weights, Spans(minspan=3, endspan=2), None, Workers(1))
+    # Spans are nothing beside such weights: every row but the lowest and the highest may be a knot.
+    np.testing.assert_array_equal(found.knots[1:], columns[0, 1:-1])
+
+
+@given(st.integers(0, 10**6), st.integers(1, 400), st.integers(1, 9))
+def test_positions_passed_over_change_nothing(seed, size, minspan):
+    weights = np.random.default_rng(seed).integers(1, size + 1, 40).astype(float)
+    column = np.random.default_rng(seed).normal(size=40)
+    repeated = np.repeat(column, weights.astype(int))
+    spans = Spans(minspan=minspan, endspan=2)
+    ours = choose_candidates(column[None, :], weights, spans, None, Workers(1))
+    expected = choose_candidates(repeated[None, :], None, spans, None, Workers(1))
+    np.testing.assert_array_equal(ours.knots, expected.knots)

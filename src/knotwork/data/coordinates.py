@@ -14,8 +14,8 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.data.steps import Inputs
 
-# Columns that vary less count as constant.
-MIN_STD = float(np.finfo(np.float64).tiny)
+# Columns that vary less count as constant: a slope of 1 std of y to 1 std of x would soon be no float.
+MIN_STD = 1e-300
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,9 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         Z = np.column_stack([np.ones(len(matrix)), coordinates.features(matrix)])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         # Rows are drawn by the ranks of their values: those are the same in every unit of measurement.
-        ranks = np.column_stack([np.unique(column, return_inverse=True)[1] for column in matrix.T])
+        ranks = np.empty(matrix.shape)
+        for k, column in enumerate(matrix.T):
+            ranks[:, k] = np.unique(column, return_inverse=True)[1]
         orders = _orders(ranks, seed + 1, self.n_init)
         held = held_out(ranks, self.validation_fraction, seed)
         rules = FitRules(ridge=float(self.ridge), max_rounds=int(self.max_rounds))
@@ -83,7 +85,7 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         return values[:, 0] if self._flat_output else values
 
 
-def _orders(matrix: NDArray[np.intp], seed: int, starts: int) -> list[NDArray[np.intp]]:
+def _orders(matrix: Floats, seed: int, starts: int) -> list[NDArray[np.intp]]:
     """Order distinct rows by what they hold, for every start: not by their place or by how often one is repeated."""
     return [np.unique(row_numbers(matrix, seed + k), return_index=True)[1] for k in range(starts)]
 

@@ -67,7 +67,8 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
 
     Attributes
     ----------
-    network_ : nn.Sequential, float32, from the encoded raw features to the responses, fixed scaling at both ends
+    network_ : nn.Sequential, from the encoded raw features to the responses, fixed scaling at both ends; float32, or
+        float64 where responses lie further than 1e4 stds from zero or beyond 1e±30
     spline_ : Spline, what the network computed at epoch 0 (None for a random start)
     history_ : History, losses per epoch, beginning with epoch 0
     encoder_ : TableEncoder, from the table to the network's inputs

@@ -22,7 +22,7 @@ from knotwork.data.table import TableEncoder
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_table
 from knotwork.network.activations import NAMES, activation_rule
-from knotwork.network.chain import Chain, build, evaluate, read_chain
+from knotwork.network.chain import Chain, build, enough_for, evaluate, read_chain
 from knotwork.network.reshape import FILLS
 from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start
 from knotwork.network.start.initial import kaiming, spline_start
@@ -185,8 +185,9 @@ class SplineNetBase(Estimator):
                 report=report,
                 checkpoint=checkpoint,
             )
-        self.network_ = build(read_chain(net).with_scaling(coordinates), torch.float32, device)
-        self.start_network_ = build(start.with_scaling(coordinates), torch.float32)
+        trained, start = read_chain(net).with_scaling(coordinates), start.with_scaling(coordinates)
+        self.network_ = build(trained, enough_for(trained, torch.float32), device)
+        self.start_network_ = build(start, enough_for(start, torch.float32))
         self.coordinates_ = coordinates
         self.spline_ = spline
         self.history_ = history

@@ -30,6 +30,10 @@ ACTIVATIONS = (
 )  # fmt: skip
 TRANSPARENT = (nn.modules.dropout._DropoutNd, nn.Identity, nn.Flatten)
 
+# Single precision has 7 digits, so that it tells responses 1e4 stds from zero to a thousandth of a std; and numbers up
+# to 3e38.
+MAX_OFFSET, MAX_SINGLE = 1e4, 1e30
+
 
 @dataclass(frozen=True)
 class Layer:
@@ -150,9 +154,23 @@ class Chain:
         return replace(self, scaling=c, conversion=self.conversion.in_coordinates(c.inverse))
 
 
+def enough_for(chain: Chain, dtype: torch.dtype) -> torch.dtype:
+    """Return a dtype, or float64 where responses in single precision would say little.
+
+    That is where they lie more than MAX_OFFSET stds from zero, or near the ends of single precision's range.
+    """
+    c = chain.scaling
+    if c is None or dtype == torch.float64:
+        return dtype
+    size = np.abs(c.y_centre) + c.y_scale
+    far = np.abs(c.y_centre) > MAX_OFFSET * c.y_scale
+    extreme = (size > MAX_SINGLE) | (c.y_scale < 1 / MAX_SINGLE)
+    return torch.float64 if bool(np.any(far | extreme)) else dtype
+
+
 def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> nn.Sequential:
     """Put a chain together as a plain ``nn.Sequential`` of its own; the record of its conversion is ``.conversion``."""
-    dtype = dtype or torch.get_default_dtype()
+    dtype = dtype or enough_for(chain, torch.get_default_dtype())
     modules: list[nn.Module] = []
     for layer, activation in zip(chain.hidden, chain.modules, strict=True):
         modules += [_linear(layer, dtype, device), copy.deepcopy(activation).to(device, dtype)]

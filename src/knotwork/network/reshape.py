@@ -29,6 +29,8 @@ from knotwork.network.chain import Chain, Layer, build, placement, read_chain
 FILLS = ("hinge", "random", "zero")
 # Rows looked at to place new units: quantiles to a few percent are enough, and all rows would cost more than a spline.
 MAX_ROWS = 128
+# Stds below which an input counts as constant: weights on it would be too large.
+MIN_STD = 1e-100
 # Rows made up for that when there are none.
 MADE_UP_ROWS = 512
 # Error per layer, on the output's scale, at which a value is still carried (softplus is a line beyond its threshold).
@@ -298,7 +300,7 @@ def _quantiles(values: Floats, shares: Floats) -> Floats:
 
 
 def _spread(x: Floats) -> Floats:
-    """Std of the columns, zero for those that vary by no more than rounding."""
+    """Std of the columns, zero for those that vary by no more than rounding, or too little to be divided by."""
     largest = np.maximum(np.abs(x).max(axis=0), np.finfo(float).tiny)
     std: Floats = (x / largest).std(axis=0)
-    return np.where(std > 1e-12, std * largest, 0.0)
+    return np.where((std > 1e-12) & (std * largest > MIN_STD), std * largest, 0.0)

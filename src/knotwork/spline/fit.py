@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
 from knotwork.data.coordinates import Coordinates
+from knotwork.errors import DataError
 from knotwork.spline.forward import Step, forward
 from knotwork.spline.interactions import Interactions
 from knotwork.spline.knots import Spans, choose_candidates, default_spans
@@ -114,7 +115,8 @@ def fit_spline(
 
         knots = _find_knots(path.terms, X, columns, workers)
 
-    slopes = path.slopes * x_scaling.scale
+    with np.errstate(over="ignore"):  # coefficients that are too large for a float are named below
+        slopes = path.slopes * x_scaling.scale
     forward_terms = tuple(_term(hinges, knots, slopes, path.terms.product) for hinges in path.terms.entries())
     kept = [(f, knot) for hinges in fitted.terms.entries() for f, knot, sign in hinges if sign != 0]
     return SplineFit(
@@ -254,6 +256,8 @@ def _spline(
     """
     intercept = fitted.intercept + y_scaling.centre
     factor = np.ones(len(terms))
+    # In extended precision, whose range is larger.
+    scale = x_scaling.scale.astype(np.longdouble)
     for m, term in enumerate(terms):
         match term:
             case Linear():
@@ -262,10 +266,18 @@ def _spline(
             case Min():
                 factor[m] = slopes[term.hinges[0].feature]
             case _:
-                factor[m] = prod(x_scaling.scale[f] for f in term.features)
+                factor[m] = prod(scale[f] for f in term.features)
+    with np.errstate(over="ignore"):
+        coef = fitted.coef * factor[:, None] / y_scaling.scale[0]
+    if not np.isfinite(coef).all():
+        worst = terms[int(np.argwhere(~np.isfinite(coef))[0, 0])]
+        raise DataError(
+            f"coefficients must be floats, that of {worst.describe(names)} is infinite: its values are too small "
+            f"beside those of y; multiply its columns by 1e100, say"
+        )
     return Spline(
         terms=tuple(terms),
         intercept=intercept / y_scaling.scale[0],
-        coef=fitted.coef * factor[:, None] / y_scaling.scale[0],
+        coef=coef,
         feature_names=tuple(names),
     )

@@ -141,7 +141,7 @@ def _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots, kno
     ordered : the column, sorted
     upto : observations up to and including each entry; empty if every entry stands for ``each`` of them
     highest : the position of the highest knot if no maxima are tied
-    knots : room for as many as there are positions
+    knots : room for as many as there are positions, or entries if those are fewer
     """
     last, counted = ordered.size - 1, upto.size == 0
     top = last
@@ -167,6 +167,15 @@ def _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots, kno
         if i < top and ordered[i] > ordered[0] and (first == knots.size or ordered[i] != knots[first]):
             first -= 1
             knots[first] = ordered[i]
+        if not counted:
+            # Weights may sum to far more than there are rows: positions that stay in a row are passed over.
+            if i == 0:
+                break
+            below = upto[i - 1] + tied
+            if position - minspan == position:
+                position = below
+            elif position - below > 64.0 * minspan:
+                position -= minspan * np.floor((position - below) / minspan - 1.0)
         position -= minspan
     count = knots.size - first
     thin = 0 < max_knots < count
@@ -202,7 +211,7 @@ def _knots_of_column(
         order = np.argsort(column, kind="stable")
         ordered, upto = column[order], np.cumsum(weights[order])
         upto *= total / upto[-1]
-    knots = np.empty(int((highest - endspan) / minspan) + 1)
+    knots = np.empty(min(int((highest - endspan) / minspan) + 1, column.size))
     each = total / column.size
     return knots[: _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots or 0, knots)]
 

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from knotwork.arrays import CHUNK, Floats
 from knotwork.compute.workers import Workers, row_blocks
+from knotwork.data.coordinates import MIN_STD
 
 # Values of a table that are turned into columns at a time.
 TILE_VALUES = 65_536
@@ -72,16 +73,19 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
     workers.run(copy, len(parts))
     low, high = low.min(axis=0), high.max(axis=0)
     # Halved first: the difference of two large values of opposite sign may not exist.
-    scale = power_of_two_scale(high / 2 - low / 2)
+    width = high / 2 - low / 2
+    scale = power_of_two_scale(width)
+    # What varies too little for coefficients to exist counts as constant.
+    factor = np.where(width < MIN_STD, 0.0, scale)
     # Any centre inside the data is right; the mean loses the fewest digits. It may have overflowed, or weights differ.
     with np.errstate(over="ignore", invalid="ignore"):
         mean = np.clip(np.nan_to_num(total.sum(axis=0) / n, nan=0.0), low, high)
-    centre = mean * scale
+    centre = mean * factor
 
     def centre_and_scale(k: int) -> None:
         for start in range(blocks[parts[k][0]][0], blocks[parts[k][1] - 1][1], CHUNK):
             part = columns[:, start : min(start + CHUNK, blocks[parts[k][1] - 1][1])]
-            part *= scale[:, None]
+            part *= factor[:, None]
             part -= centre[:, None]
 
     workers.run(centre_and_scale, len(parts))

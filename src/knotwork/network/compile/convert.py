@@ -48,7 +48,8 @@ def to_network(
         the bare Linear, activation, …, Linear of the same function, for use rather than for training; so does
         ``kw.fold(net)`` later. The scaling is by the training rows where the model remembers them; a bare Spline is
         scaled by its knots, which is a guess: convert the estimator to train on from there
-    dtype : of the parameters; the default of torch if None
+    dtype : of the parameters; the default of torch if None, or float64 where responses further than 1e4 stds from zero,
+        or beyond 1e±30, would not survive single precision
     tolerance : maximum error of any output; None is 1e-3 of the size of the function's parts
     box : (minimum, maximum), each a number or one per feature
 

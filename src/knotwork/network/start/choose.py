@@ -179,7 +179,7 @@ def _interacting(task: StartTask, spline: Spline) -> list[tuple[int, ...]]:
         every = tuple(range(X.shape[1]))
         sets = [found, every] if len(every) <= MAX_SEARCHED and found != every else [found]
         return sets if found else []
-    residuals = y - spline(X).reshape(y.shape)
+    residuals = (y - spline(X).reshape(y.shape)) / task.coordinates.y_scale  # their squares exist in any unit
     variances = np.broadcast_to(weight @ np.square(residuals) / weight.sum(), residuals.shape)
     each = [interacting_features(X, *columns, weight) for columns in zip(residuals.T, variances.T, strict=True)]
     features = tuple(sorted({f for features in each for f in features}))

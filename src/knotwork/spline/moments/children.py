@@ -217,7 +217,7 @@ class CpuChildren:
         return rows, value
 
     def _found_bins(self, slot: int, rows: NDArray[np.uint32], value: Floats) -> NDArray[np.uint16]:
-        """Find the bins (features, rows) of a parent: where they are kept, or in a room that the next one overwrites."""
+        """Find the bins (features, rows) of a parent: where they are kept, or where the next ones will be too."""
         bins, d = self._parents.bins_of(slot), len(self._columns)
         if bins is None:
             if self._room.size < d * rows.size:
