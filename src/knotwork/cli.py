@@ -1,16 +1,18 @@
 """The ``knotwork`` command: its options, its exit codes, how it reports errors.
 
 Exit codes: 0 when all went well, 2 when the input or the options cannot be used (one sentence on stderr says why),
-130 when interrupted; 1 is a bug in knotwork and comes with its traceback. Results go to stdout, everything else to
-stderr, so that the output of ``--json`` is nothing but JSON.
+130 when interrupted; 1 is a bug in knotwork and comes with its traceback. A reader that stops early (``… | head``) is
+no error. Results go to stdout, everything else to stderr, so that the output of ``--json`` is nothing but JSON. Names
+and labels are shown with their control characters escaped.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +21,7 @@ from typer.core import TyperGroup
 from knotwork import __version__
 from knotwork.commands import demo, export, fit, predict, report, reproduce
 from knotwork.errors import KnotworkError
+from knotwork.printable import printable
 
 UNUSABLE = 2
 
@@ -30,17 +33,39 @@ class Commands(TyperGroup):
         """Run a command."""
         with plain_warnings():
             try:
-                return super().invoke(ctx)
+                result = super().invoke(ctx)
+                sys.stdout.flush()  # a reader that has gone is noticed here, not while Python ends
+                return result
             except KnotworkError as error:
-                typer.echo(f"knotwork: {error}", err=True)
-                raise typer.Exit(UNUSABLE) from None
-            except BrokenPipeError:  # the reader of our output has seen enough
-                raise
+                raise _refused(str(error)) from None
+            except BrokenPipeError:  # the reader of our output has seen enough, as head has after ten lines
+                _close_output()
+                raise typer.Exit from None
             except OSError as error:
-                typer.echo(
-                    f"knotwork: {error.filename or 'a file'} cannot be used: {error.strerror or error}", err=True
-                )
-                raise typer.Exit(UNUSABLE) from None
+                raise _refused(f"{error.filename or 'a file'} cannot be used: {error.strerror or error}") from None
+            except MemoryError as error:
+                raise _refused(f"this needs more memory than there is ({error or 'it is full'}); {_SMALLER}") from None
+            except RuntimeError as error:  # what torch raises for want of memory
+                if "allocate memory" not in str(error):
+                    raise
+                raise _refused(f"the network needs more memory than there is; {_SMALLER}") from None
+
+
+_SMALLER = "pass fewer rows or columns, or ask for a smaller model"
+
+
+def _refused(sentence: str) -> typer.Exit:
+    typer.echo(f"knotwork: {printable(sentence)}", err=True)
+    return typer.Exit(UNUSABLE)
+
+
+def _close_output() -> None:
+    """Let what is still to be written go nowhere."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # not a stream of the system
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextmanager
@@ -48,7 +73,7 @@ def plain_warnings() -> Iterator[None]:
     """Show warnings as a sentence on stderr, without the line of our code that gave them."""
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"note: {message}", file=sys.stderr)
+        print(f"note: {printable(message)}", file=sys.stderr)
 
     shown = warnings.showwarning
     warnings.showwarning = show

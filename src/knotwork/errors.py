@@ -5,6 +5,16 @@ so on, so that code written for scikit-learn catches it without knowing us.
 """
 
 
+def one_line(error: object, room: int = 300) -> str:
+    """Return another program's message on one line, cut where it is long.
+
+    >>> one_line(ValueError("two\\n  lines"))
+    'two lines'
+    """
+    text = " ".join(str(error).split())
+    return text if len(text) <= room else f"{text[:room]}…"
+
+
 class KnotworkError(Exception):
     """Base of everything that knotwork raises on purpose."""
 
@@ -15,6 +25,10 @@ class DataError(KnotworkError, ValueError):
 
 class FileError(KnotworkError, OSError):
     """A file that cannot be read or written: no room on the disk, no permission. What was there is unchanged."""
+
+
+class DataTypeError(DataError, TypeError):
+    """Values of a type that no numbers can be made of."""
 
 
 class MissingPackage(KnotworkError, ImportError):
@@ -35,3 +49,7 @@ class NetworkError(KnotworkError, ValueError):
 
 class ScaleWarning(UserWarning):
     """Inputs of a network whose scales differ so much that training will suffer."""
+
+
+class ParameterError(KnotworkError, ValueError, TypeError):
+    """A parameter of the wrong type or out of range."""

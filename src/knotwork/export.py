@@ -35,6 +35,7 @@ from knotwork.network.chain import Chain, build
 from knotwork.network.compile.convert import model_chain, resolve_network
 from knotwork.network.onnx_nodes import Nodes
 from knotwork.network.resolve import Resolved
+from knotwork.parameters import checked, place, text
 
 OPSET = 17
 IR_VERSION = 8
@@ -86,6 +87,7 @@ class _Subject:
         return [*layers, (chain.output.weight.numpy(), chain.output.bias.numpy())]
 
 
+@checked(path=place(), dtype=text())
 def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = "float32") -> Exported:
     """Write a model as ONNX, after onnxruntime has given our prediction with it.
 
@@ -127,6 +129,7 @@ def export_onnx(model: Any, path: str | os.PathLike[str], *, dtype: Precision = 
         return _check(subject, dtype, Path(path), lambda rows: session.run(None, {"features": rows})[0])
 
 
+@checked(path=place(), dtype=text())
 def export_torch(model: Any, path: str | os.PathLike[str], *, dtype: Precision = "float32") -> Exported:
     """Write a model as a ``torch.export`` program (.pt2), after the file has given our prediction.
 
@@ -230,7 +233,7 @@ def _warn_of_rounded_rows(subject: _Subject, dtype: Precision) -> None:
             f"rows of {dtype} round column {names[int(lost.argmax())]!r}, which lies far from zero, by "
             f"{lost.max():.2g} of its std, and the predictions with it; export with dtype='float64'",
             ScaleWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

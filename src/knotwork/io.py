@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from knotwork.errors import DataError
 from knotwork.network.resolve import is_wrapper
+from knotwork.parameters import checked, place, switch
 from knotwork.serial.document import Arrays, write_document
 from knotwork.serial.folder import read_model, require_free, write_model
 from knotwork.serial.migrate import SCHEMA, migrate
@@ -28,6 +29,7 @@ from knotwork.serial.tables import KINDS, NotAsWritten, name_in, not_as_written
 from knotwork.serial.writer import Writer
 
 
+@checked(path=place(), overwrite=switch())
 def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
     """Write a model into a folder, which is made if need be.
 
@@ -78,6 +80,7 @@ def _require_readable(body: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         ) from None
 
 
+@checked(path=place())
 def load(path: str | os.PathLike[str]) -> Any:
     """Read a model that :func:`save` wrote; networks come back on the CPU.
 

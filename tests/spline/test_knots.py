@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import knotwork as kw
 from knotwork.compute.workers import Workers
 from knotwork.spline.knots import SAMPLE, Spans, _deal, _room, _sort, choose_candidates, default_spans
 from tests import reference
@@ -132,3 +133,12 @@ def test_positions_passed_over_change_nothing(seed, size, minspan):
     ours = choose_candidates(column[None, :], weights, spans, None, Workers(1))
     expected = choose_candidates(repeated[None, :], None, spans, None, Workers(1))
     np.testing.assert_array_equal(ours.knots, expected.knots)
+
+
+@pytest.mark.parametrize("values", [[5e-324, 0.0], [1e-310, 3e-310], [1.7e308, -1.7e308], [0.0, 1e300]])
+def test_columns_of_no_width_and_of_all_widths_are_sorted(values):
+    """Cells of such a column have no number: writing to them crashed the process."""
+    column = np.array(values * 50)
+    np.testing.assert_array_equal(_sort(column, _room(100)), np.sort(column))
+    X = np.column_stack([column, np.arange(100.0)])
+    assert np.isfinite(kw.MarsRegressor().fit(X, X[:, 1]).predict(X)).all()

@@ -20,7 +20,7 @@ from tests.torture.outcome import Outcome
 
 HOUSE = Path(__file__).parents[2]
 # Blocks of an attack: how much of it an interruption can cost.
-BLOCKS = 50
+BLOCKS = 20
 SHOWN = 10
 
 

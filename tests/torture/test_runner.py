@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,44 +11,30 @@ from tests.torture.__main__ import main, run_attack, table
 from tests.torture.attacks import find_attacks
 from tests.torture.block import run_block
 from tests.torture.outcome import Outcome
+from tests.torture.runner_cases import attack
 
-NAME = "test"
-DEFAULT_COUNT = 120
-
-
-def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[str], None]) -> Outcome:
-    """Seed 1 dies at case 7, seed 2 hangs there; otherwise every tenth case is bad."""
-    bad = []
-    for case in range(first, first + count):
-        report(f"case {case}")
-        if case == 7 and seed == 1:
-            os._exit(9)
-        if case == 7 and seed == 2:
-            time.sleep(60)
-        if case % 10 == 0:
-            bad.append(f"case {case}")
-    return Outcome(count, {"even": len(range(first + first % 2, first + count, 2))}, bad)
+CASES = "tests.torture.runner_cases"
 
 
 class This:
-    NAME, DEFAULT_COUNT, attack = NAME, DEFAULT_COUNT, staticmethod(attack)
-    __name__ = __name__
+    NAME, DEFAULT_COUNT, attack = "test", 120, staticmethod(attack)
+    __name__ = CASES
 
 
 def test_a_block_brings_its_outcome_and_a_lost_process_is_reported() -> None:
-    assert run_block(__name__, 0, 4, 0) == Outcome(4, {"even": 2}, ["case 0"])
-    died = run_block(__name__, 5, 4, 1)
+    assert run_block(CASES, 0, 4, 0) == Outcome(4, {"even": 2}, ["case 0"])
+    died = run_block(CASES, 5, 4, 1)
     assert died.tried == 0
     assert died.bad == ["cases 5 to 8: the process ended with exit code 9 after: case 7"]
-    hung = run_block(__name__, 5, 4, 2, silence=8)
-    assert hung.bad == ["cases 5 to 8: the process hung for 8 s after: case 7"]
+    hung = run_block(CASES, 5, 4, 2, silence=10)
+    assert hung.bad == ["cases 5 to 8: the process hung for 10 s after: case 7"]
 
 
 def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocks = []
 
     def stopped(module: str, first: int, count: int, seed: int) -> Outcome:
-        if first == 9:
+        if first == 18:
             raise KeyboardInterrupt
         blocks.append(first)
         return attack(first, count, seed, tmp_path, lambda _: None)
@@ -59,18 +42,18 @@ def test_a_run_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("tests.torture.__main__.run_block", stopped)
     with pytest.raises(KeyboardInterrupt):
         run_attack(This, None, 0, tmp_path, fresh=False)
-    assert blocks == [0, 3, 6]
+    assert blocks == [0, 6, 12]
     monkeypatch.setattr(
         "tests.torture.__main__.run_block",
         lambda module, first, count, seed: blocks.append(first) or attack(first, count, seed, tmp_path, print),
     )
     outcome, _ = run_attack(This, None, 0, tmp_path, fresh=False)
-    assert blocks == list(range(0, 120, 3))
+    assert blocks == list(range(0, 120, 6))
     assert outcome == Outcome(120, {"even": 60}, [f"case {k}" for k in range(0, 120, 10)])
     stored = json.loads((tmp_path / "test.json").read_text())
     (tmp_path / "test.json").write_text(json.dumps(stored | {"code": "another"}))
     run_attack(This, None, 0, tmp_path, fresh=False)
-    assert len(blocks) == 80  # what other code did counts for nothing
+    assert len(blocks) == 40  # what other code did counts for nothing
 
 
 def test_the_table_and_the_exit_code(

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from knotwork.atomic import atomic_file
 from knotwork.commands.output import require_own_folder
+from knotwork.printable import printable
 
 if TYPE_CHECKING:
     from knotwork.arrays import Floats
@@ -38,7 +39,7 @@ def demo(
     from knotwork.experiments.threads import one_thread
 
     require_own_folder(out, "model")
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     begun = time.perf_counter()
     X, y = kw.datasets.load_abalone()
     test = np.random.default_rng(0).random(len(X)) < 0.3
@@ -100,7 +101,7 @@ def demo(
     files = _save(out, model, networks["spline start"], curves)
     console.print(f"\n[bold]Files[/] ({time.perf_counter() - begun:.0f} s in all)\n")
     for path, what in files.items():
-        console.print(f"   {path}  {what}", markup=False, soft_wrap=True)
+        console.print(f"   {printable(path)}  {what}", markup=False, soft_wrap=True)
 
 
 def _formula(model: MarsRegressor, room: int) -> str:

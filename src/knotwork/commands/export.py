@@ -9,6 +9,7 @@ import typer
 
 from knotwork.commands.output import print_json, require_free_file
 from knotwork.errors import DataError
+from knotwork.printable import printable
 
 FORMATS = {".onnx": "onnx", ".pt2": "torch"}
 
@@ -45,6 +46,6 @@ def export(
         })  # fmt: skip
         return
     typer.echo(
-        f"{out}: {chosen}, {dtype}, {result.inputs} features in, {result.outputs} out; off knotwork's own prediction "
-        f"by {result.largest_difference:.2g} at most on {result.rows} rows"
+        f"{printable(out)}: {chosen}, {dtype}, {result.inputs} features in, {result.outputs} out; off knotwork's own "
+        f"prediction by {result.largest_difference:.2g} at most on {result.rows} rows"
     )

@@ -109,11 +109,13 @@ def fit(
 
 
 def _widths(hidden: str | None) -> tuple[int, ...] | None:
+    from knotwork.parameters import shown
+
     if hidden is None:
         return None
     parts = [part.strip() for part in hidden.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise DataError(f"--hidden must be widths of layers such as 64,64, got {hidden!r}")
+    if not all(part.isdecimal() and len(part) < 10 and int(part) > 0 for part in parts):
+        raise DataError(f"--hidden must be widths of layers such as 64,64, got {shown(hidden)}")
     return tuple(int(part) for part in parts)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.network.resolve import Resolved, resolve
+from knotwork.printable import printable
 from knotwork.spline.model import Spline
 
 if TYPE_CHECKING:
@@ -78,12 +79,12 @@ def print_report(report: dict[str, Any]) -> None:
     """Print a report for people."""
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, emoji=False)
 
     def line(label: str, text: str) -> None:
         console.print(f"[bold]{label:9s}[/]", end="")
-        # Names may well contain what looks like markup.
-        console.print(text, markup=False)
+        # Names may well contain what looks like markup, or what steers a terminal.
+        console.print(printable(text), markup=False)
 
     rows, columns, model = report["rows"], report["columns"], report["model"]
     count = len(columns["used"]) + len(columns["left_out"]) + 1
@@ -108,7 +109,7 @@ def print_report(report: dict[str, Any]) -> None:
     start = "the spline it starts from:" if "network" in model else ""
     line("formula", f"{start} h(u) = max(0, u)".strip())
     for label, formula in model["formulas"].items():
-        console.print(f"\n{label} ≈ {formula}", markup=False)
+        console.print(f"\n{printable(label)} ≈ {formula}", markup=False)
     console.print()
     if report["saved"] is None:
         line("saved", "nothing; pass --out model to keep it")

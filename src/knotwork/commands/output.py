@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from knotwork.errors import DataError
+from knotwork.printable import printable_json
 
 
 def print_json(result: dict[str, Any]) -> None:
-    """Print a result as the one JSON object of stdout."""
-    typer.echo(json.dumps(result, ensure_ascii=False, allow_nan=False))
+    """Print a result as the one JSON object of stdout; numbers that JSON does not have (inf, NaN) become null."""
+    typer.echo(printable_json(json.dumps(_without_nan(result), ensure_ascii=False, allow_nan=False)))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    return value
 
 
 def require_free_file(path: Path, force: bool) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
 from knotwork.atomic import atomic_file
 from knotwork.commands.output import print_json, require_free_file
+from knotwork.commands.spreadsheet import marked
 from knotwork.errors import DataError, MissingPackage
+from knotwork.printable import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,17 +53,18 @@ def predict(
     frame = table.frame(tuple(columns), np.arange(table.rows))
     del table
     predictions = _predictions(fitted, frame)
+    _tell_of_overflow(predictions)
     if out is not None:
         with atomic_file(out) as fresh:
             _write(predictions, fresh)
         if as_json:
             print_json({"rows": len(predictions), "saved": str(out)})
         else:
-            typer.echo(f"{len(predictions)} predictions in {out}")
+            typer.echo(f"{len(predictions)} predictions in {printable(out)}")
     elif as_json:
         print_json({"rows": len(predictions), "predictions": predictions.to_dict("list")})
     else:
-        predictions.to_csv(sys.stdout, index=False)
+        _write_csv(predictions, sys.stdout)
 
 
 def columns_of(parts: Resolved, path: Path) -> dict[str, Kind]:
@@ -92,9 +96,37 @@ def _predictions(parts: Resolved, frame: pd.DataFrame) -> pd.DataFrame:
     return result
 
 
+def _tell_of_overflow(predictions: pd.DataFrame) -> None:
+    import numpy as np
+
+    numbers = predictions.select_dtypes("number").to_numpy(dtype=np.float64)
+    lost = int((~np.isfinite(numbers).all(axis=1)).sum())
+    if lost:
+        warnings.warn(
+            f"{lost} of {len(predictions)} predictions are not finite (inf or NaN, null in JSON): the values of those "
+            f"rows are too large to compute with",
+            stacklevel=2,
+        )
+
+
+def _write_csv(predictions: pd.DataFrame, place: Path | TextIO) -> None:
+    """Write CSV; text that a spreadsheet would run, or that would steer the terminal it is shown on, is marked."""
+    shown = getattr(place, "isatty", bool)()
+
+    def cell(value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        return printable(marked(value)) if shown else marked(value)
+
+    written = predictions.rename(columns=cell)
+    for name in written.columns[[dtype.kind not in "fiub" for dtype in written.dtypes]]:
+        written[name] = written[name].map(cell)
+    written.to_csv(place, index=False)
+
+
 def _write(predictions: pd.DataFrame, path: Path) -> None:
     if path.suffix.lower() == ".csv":
-        predictions.to_csv(path, index=False)
+        _write_csv(predictions, path)
         return
     try:
         predictions.to_parquet(path, index=False)

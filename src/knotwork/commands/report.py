@@ -9,6 +9,7 @@ import typer
 
 from knotwork.commands.output import print_json, require_free_file
 from knotwork.errors import DataError
+from knotwork.printable import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,7 +41,7 @@ def report(
     if as_json:
         print_json({"saved": str(out), "bytes": out.stat().st_size, "rows": len(X)})
     else:
-        typer.echo(f"{len(X)} rows explained in {out} ({out.stat().st_size / 1e6:.1f} MB)")
+        typer.echo(f"{len(X)} rows explained in {printable(out)} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
 def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series[Any] | None]:

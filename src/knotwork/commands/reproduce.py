@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -14,7 +13,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from knotwork.commands.output import require_own_folder
+from knotwork.commands.output import print_json, require_own_folder
+from knotwork.printable import printable
 
 Stages = Callable[[str, int], AbstractContextManager[Callable[[bool], None]]]
 
@@ -48,24 +48,27 @@ def reproduce(
     require_own_folder(out, "runs")
     plan = replace(FULL, seeds=seeds or (2 if quick else FULL.seeds))
     plan = shortened(plan) if quick else plan
-    console = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False, emoji=False)
     start = time.perf_counter()
     with _stages(console) as progress:
         try:
             result = reproduce(known(which), plan, out, jobs=jobs or _cores(), progress=progress)
         except KeyboardInterrupt:
-            console.print(f"\nStopped: the same command goes on from the finished runs, kept in {out}.", soft_wrap=True)
+            console.print(
+                f"\nStopped: the same command goes on from the finished runs, kept in {printable(out)}.",
+                markup=False, soft_wrap=True,
+            )  # fmt: skip
             raise typer.Exit(130) from None
     if as_json:
-        typer.echo(json.dumps(result, ensure_ascii=False, allow_nan=False))
+        print_json(result)
         return
     from knotwork.experiments.report import targets
 
-    screen = Console(highlight=False)
+    screen = Console(highlight=False, emoji=False)
     for name in known(which):
         screen.print(f"[bold]{name}[/]")
         screen.print(targets(result[name]), markup=False)
-    screen.print(f"\n{time.perf_counter() - start:.0f} s. The report: {out / 'report.md'}", markup=False)
+    screen.print(f"\n{time.perf_counter() - start:.0f} s. The report: {printable(out / 'report.md')}", markup=False)
 
 
 def _cores() -> int:

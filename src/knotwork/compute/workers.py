@@ -13,6 +13,7 @@ from typing import Any
 
 # Below this many touched values a second thread costs more to wake than it saves.
 MIN_WORK = 400_000
+MAX_THREADS = 256
 # Rows per block of the fixed summation order, and the maximum number of blocks.
 MIN_BLOCK, MAX_BLOCKS = 32_768, 16
 
@@ -28,7 +29,7 @@ def thread_count(n_jobs: int | None) -> int:
     cores = int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     if n_jobs is None:
         return cores
-    return n_jobs if n_jobs > 0 else max(1, cores + 1 + n_jobs)
+    return min(n_jobs, MAX_THREADS) if n_jobs > 0 else max(1, cores + 1 + n_jobs)
 
 
 def row_blocks(n: int) -> list[tuple[int, int]]:

@@ -14,7 +14,7 @@ import numpy as np
 
 from knotwork.data.files import Table
 from knotwork.data.names import require_columns
-from knotwork.data.pieces import MAX_TEXTS, Values
+from knotwork.data.pieces import MAX_CHARACTERS, MAX_TEXTS, Values
 from knotwork.errors import DataError
 
 Task = Literal["regression", "classification"]
@@ -24,6 +24,7 @@ MAX_CATEGORIES = 100
 # In fewer rows numbers in order are no sign of anything.
 FEWEST_ROWS = 10
 MAX_CLASSES = 10
+TOO_MUCH_TEXT = f"more than {MAX_TEXTS} different texts, or more than {MAX_CHARACTERS >> 20} MB of them"
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def choose_columns(
             f"the target cannot be a feature, got {target!r} as both; name other columns in --exclude, --include"
         )
     if target not in table.columns:
-        what = "dates" if table.kinds[target] == "date" else f"more than {MAX_TEXTS} different texts"
+        what = "dates" if table.kinds[target] == "date" else TOO_MUCH_TEXT
         raise DataError(
             f"the target must hold numbers, booleans or classes, column {target!r} of {table.path} holds {what}; "
             f"choose another target or turn it into numbers"
@@ -113,7 +114,7 @@ def _require_usable(table: Table, name: str, included: bool) -> None:
         )
     if included and name not in table.columns:
         raise DataError(
-            f"text must have at most {MAX_TEXTS} different values, column {name!r} of {table.path} has more; "
+            f"text must have few different values, column {name!r} of {table.path} holds {TOO_MUCH_TEXT}; "
             f"group them, or do not include it"
         )
 
@@ -121,7 +122,7 @@ def _require_usable(table: Table, name: str, included: bool) -> None:
 def _useless(table: Table, name: str) -> str | None:
     force = f"(--include {shown(name)} uses it)"
     if name not in table.columns:
-        return f"text with more than {MAX_TEXTS} different values"
+        return f"holds {TOO_MUCH_TEXT}"
     values = table.columns[name]
     if isinstance(values, np.ndarray):
         known = values[~np.isnan(values)]

@@ -6,10 +6,10 @@ line, as an editor counts them.
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
-from knotwork.data.dialect import Dialect, is_number, not_utf8, open_text, records
+from knotwork.data.dialect import Dialect, is_number, not_utf8, records
+from knotwork.data.stream import open_text
 from knotwork.errors import DataError
 
 # Fields that stand for no value.
@@ -19,18 +19,15 @@ MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "<NA>", "null", "NULL")
 def require_even_lines(path: Path, dialect: Dialect) -> None:
     """Refuse a file with a line of too many or too few fields, an open quote or bytes that are not UTF-8."""
     width = len(dialect.names)
-    begins = 0
     try:
         with open_text(path) as file:
-            for begins, record in records(file, dialect.delimiter):
+            for begins, record in records(path, file, dialect.delimiter):
                 if len(record) != width:
                     raise DataError(
                         f"every line must have as many fields as there are column names, here {width}, line {begins} "
                         f"of {path} has {len(record)}; put values that contain the delimiter "
                         f"{dialect.delimiter!r} in quotes, or correct the line"
                     )
-    except csv.Error as error:
-        raise DataError(f"quotes must be closed, {path} breaks off after line {begins} ({error})") from None
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
 
@@ -39,7 +36,7 @@ def find_junk(path: Path, dialect: Dialect, name: str) -> tuple[int, str]:
     """Return line and text of the first value of a column that is neither a number nor missing."""
     place = dialect.names.index(name)
     with open_text(path) as file:
-        lines = records(file, dialect.delimiter)
+        lines = records(path, file, dialect.delimiter)
         next(lines)
         for begins, record in lines:
             text = record[place].strip()

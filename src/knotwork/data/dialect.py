@@ -7,21 +7,22 @@ most often, then the one that makes the most of them. A decimal comma is possibl
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TextIO, cast
+from typing import TextIO
 
 from knotwork.data.names import require_distinct
+from knotwork.data.stream import MAX_LINE, open_text
 from knotwork.errors import DataError
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 SAMPLED = 100
 # A field that is longer than this is a quote that was never closed.
 LONGEST = 1 << 20
+MAX_COLUMNS = 100_000
 
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
@@ -30,11 +31,12 @@ _SPREADSHEETS = "save the sheet as CSV (UTF-8) or Parquet"
 
 @dataclass(frozen=True)
 class Dialect:
-    """A CSV file's delimiter and decimal sign, and its column names in order."""
+    """A CSV file's delimiter and decimal sign, its column names in order, and the mean length of its first lines."""
 
     delimiter: str
     decimal: str
     names: tuple[str, ...]
+    line_length: float
 
     def describe(self) -> str:
         """Return it in words."""
@@ -42,41 +44,49 @@ class Dialect:
         return f"CSV, fields separated by {DELIMITERS[self.delimiter]}{signs}"
 
 
-def open_text(path: Path) -> TextIO:
-    """Open a CSV file, packed by gzip or not, as UTF-8; a byte order mark is skipped."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    opener = gzip.open if packed else open
-    return cast(TextIO, opener(path, "rt", encoding="utf-8-sig", newline=""))
-
-
 def read_dialect(path: Path) -> Dialect:
     """Look at the first lines of a CSV file."""
     _require_text(path)
     with open_text(path) as file:
         try:
-            lines = list(islice(file, SAMPLED))
+            lines = _first_lines(file)
         except UnicodeDecodeError as error:
             raise not_utf8(path, error) from None
     if not any(line.strip() for line in lines):
         raise DataError(f"a table must have a line of column names and rows below it, {path} is empty")
-    delimiter = max(DELIMITERS, key=lambda sign: _fitness(lines, sign))
-    fields = [record for _, record in records(iter(lines), delimiter)]
+    delimiter = max(DELIMITERS, key=lambda sign: _fitness(path, lines, sign))
+    fields = [record for _, record in records(path, iter(lines), delimiter)]
     cells = [cell for record in fields[1:] for cell in record]
     comma = delimiter != "," and any(_DECIMAL_COMMA.fullmatch(c) for c in cells)
     decimal = "," if comma and not any(_DECIMAL_POINT.fullmatch(c) for c in cells) else "."
-    return Dialect(delimiter, decimal, _names(path, fields[0]))
+    return Dialect(delimiter, decimal, _names(path, fields[0]), sum(map(len, lines)) / len(lines))
 
 
-def records(lines: Iterator[str] | TextIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+def _first_lines(file: TextIO) -> list[str]:
+    lines, characters = [], 0
+    for line in islice(file, SAMPLED):
+        lines.append(line)
+        characters += len(line)
+        if characters > MAX_LINE:
+            break
+    return lines
+
+
+def records(path: Path, lines: Iterator[str] | TextIO, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the records that are not blank, each with the number of the line on which it begins."""
     csv.field_size_limit(LONGEST)
     reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
     begins = 1
-    for record in reader:
-        if record:
-            yield begins, record
-        begins = reader.line_num + 1
+    try:
+        for record in reader:
+            if record:
+                yield begins, record
+            begins = reader.line_num + 1
+    except csv.Error as error:
+        raise DataError(
+            f"quotes must be closed and a field must have at most {LONGEST >> 20} MB, {path} breaks off in the record "
+            f"that begins on line {begins} ({error}); correct it"
+        ) from None
 
 
 def not_utf8(path: Path, error: UnicodeDecodeError) -> DataError:
@@ -84,10 +94,10 @@ def not_utf8(path: Path, error: UnicodeDecodeError) -> DataError:
     return DataError(f"a CSV file must be text in UTF-8, {path} is not ({error.reason}); save it as CSV UTF-8")
 
 
-def _fitness(lines: list[str], delimiter: str) -> tuple[bool, float, int]:
+def _fitness(path: Path, lines: list[str], delimiter: str) -> tuple[bool, float, int]:
     try:
-        widths = [len(record) for _, record in records(iter(lines), delimiter)]
-    except csv.Error:
+        widths = [len(record) for _, record in records(path, iter(lines), delimiter)]
+    except DataError:
         return False, 0.0, 0
     return widths[0] > 1, widths.count(widths[0]) / len(widths), widths[0]
 
@@ -106,6 +116,11 @@ def _require_text(path: Path) -> None:
 
 
 def _names(path: Path, header: list[str]) -> tuple[str, ...]:
+    if len(header) > MAX_COLUMNS:
+        raise DataError(
+            f"a CSV file must have at most {MAX_COLUMNS} columns, {path} has {len(header)}; leave some out, or "
+            f"check that it is a table"
+        )
     names = [name.strip() or f"column {k}" for k, name in enumerate(header, start=1)]
     if all(is_number(name) for name in names):
         raise DataError(

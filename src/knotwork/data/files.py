@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from knotwork.data.csv_errors import MISSING, find_junk, require_even_lines
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns, require_distinct
 from knotwork.data.pieces import Kind, Pieces, Values
+from knotwork.data.stream import BlockTooLong, CsvBytes, as_text
 from knotwork.errors import DataError, MissingPackage
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 # Values of a block.
 BLOCK = 4_000_000
+# Bytes of a block of CSV.
+MAX_BLOCK = 1 << 28
 # Share of numbers that makes a column with other values in it a column of numbers with a mistake.
 MOSTLY = 0.5
 
@@ -44,7 +47,7 @@ class Table:
     """A table in memory.
 
     columns : numbers and booleans as float64, missing ones as NaN, text as pandas categories; columns of dates and of
-        more than ``MAX_TEXTS`` texts are not kept
+        more than ``MAX_TEXTS`` texts or ``MAX_CHARACTERS`` in them are not kept
     kinds : of every column that was read, in order, then of those skipped
     rows : their number
     described : how it was read, in words
@@ -105,16 +108,26 @@ def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: 
     dialect = read_dialect(path)
     wanted = _wanted(path, dialect.names, as_text, skip, columns)
     forced = {name for name, kind in wanted.items() if kind == "text"}
+    most = int(min(max(100, BLOCK // len(dialect.names)), MAX_BLOCK / 2 / max(dialect.line_length, 1)))
     while True:
         pieces = {name: Pieces() for name in wanted}
         mixed = set()
         rows, suspicious = 0, False
-        for block in _csv_blocks(path, dialect, forced):
-            rows += len(block)
-            suspicious |= bool(block[dialect.names[-1]].isna().any())
-            for name in wanted:
-                if name not in mixed and not pieces[name].add(block[name]):
-                    mixed.add(name)
+        try:
+            for block in _csv_blocks(path, dialect, forced, max(1, most)):
+                rows += len(block)
+                suspicious |= bool(block[dialect.names[-1]].isna().any())
+                for name in wanted:
+                    if name not in mixed and not pieces[name].add(block[name]):
+                        mixed.add(name)
+        except BlockTooLong:  # an open quote, or longer lines than the first ones
+            require_even_lines(path, dialect)
+            if most == 0:
+                raise DataError(
+                    f"a record must have at most {MAX_BLOCK >> 20} MB, {path} has a longer one; correct it"
+                ) from None
+            most //= 8
+            continue
         if suspicious:  # a line with too few fields looks like one whose last values are missing
             require_even_lines(path, dialect)
         if not mixed:
@@ -133,7 +146,7 @@ def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: 
     return _table(path, pieces, rows, skip, dialect.describe())
 
 
-def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.DataFrame]:
+def _csv_blocks(path: Path, dialect: Dialect, forced: set[str], rows: int) -> Iterator[pd.DataFrame]:
     import pandas as pd
 
     # Numbers to the last bit: what pandas does by itself since 3.1, where the option is deprecated.
@@ -144,22 +157,21 @@ def _csv_blocks(path: Path, dialect: Dialect, forced: set[str]) -> Iterator[pd.D
             # It only warns of fields that it drops.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             warnings.simplefilter("ignore", pd.errors.DtypeWarning)
-            yield from pd.read_csv(
-                path, sep=dialect.delimiter, decimal=dialect.decimal, header=0, names=list(dialect.names),
-                index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False, na_values=list(MISSING),
-                skipinitialspace=True, encoding="utf-8-sig", low_memory=False, **precise,
-                chunksize=max(1000, BLOCK // len(dialect.names)), compression=_compression(path),
-            )  # fmt: skip
+            source = CsvBytes(path)
+            source.allow(MAX_BLOCK)
+            with as_text(source) as text:
+                for block in pd.read_csv(
+                    text, sep=dialect.delimiter, decimal=dialect.decimal, header=0, names=list(dialect.names),
+                    index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False, na_values=list(MISSING),
+                    skipinitialspace=True, low_memory=False, **precise, chunksize=rows,
+                ):  # fmt: skip
+                    yield block
+                    source.allow(MAX_BLOCK)
     except (pd.errors.ParserError, pd.errors.ParserWarning) as error:
         require_even_lines(path, dialect)
         raise DataError(f"a CSV file must be a table, {path} cannot be read as one ({error})") from None
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
-
-
-def _compression(path: Path) -> Literal["gzip"] | None:
-    with path.open("rb") as file:
-        return "gzip" if file.read(2) == b"\x1f\x8b" else None
 
 
 def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:

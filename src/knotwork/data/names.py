@@ -13,7 +13,8 @@ SHOWN = 12
 
 def require_columns(wanted: Iterable[str], present: Sequence[str], path: Path) -> None:
     """Refuse names that a file does not have, all of them in one sentence, with the nearest it does have."""
-    missing = [name for name in wanted if name not in present]
+    known = set(present)
+    missing = [name for name in wanted if name not in known]
     if not missing:
         return
     named = ", ".join(f"{name!r}{_nearest(name, present)}" for name in missing)
@@ -24,12 +25,13 @@ def require_columns(wanted: Iterable[str], present: Sequence[str], path: Path) -
 
 def require_distinct(names: Sequence[str], path: Path) -> None:
     """Refuse a file with two columns of one name."""
-    for k, name in enumerate(names):
-        if name in names[:k]:
+    first: dict[str, int] = {}
+    for k, name in enumerate(names, start=1):
+        if name in first:
             raise DataError(
-                f"column names must differ, {path} has {name!r} in columns {names.index(name) + 1} and {k + 1}; "
-                f"rename one of them"
+                f"column names must differ, {path} has {name!r} in columns {first[name]} and {k}; rename one of them"
             )
+        first[name] = k
 
 
 def _nearest(name: str, present: Sequence[str]) -> str:

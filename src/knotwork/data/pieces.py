@@ -16,6 +16,8 @@ Kind = Literal["number", "boolean", "text", "date", "skipped"]
 
 # Different texts of a column beyond which they are no categories; what was read of it is let go.
 MAX_TEXTS = 10_000
+# All of them together.
+MAX_CHARACTERS = 1 << 26
 
 
 @dataclass
@@ -56,7 +58,7 @@ class Pieces:
             self.numbers.clear()
             self.texts.append(texts)
             self.distinct.update(texts.categories)
-            if len(self.distinct) > MAX_TEXTS:
+            if len(self.distinct) > MAX_TEXTS or sum(map(len, self.distinct)) > MAX_CHARACTERS:
                 self.let_go = True
                 self.texts.clear()
         return True
@@ -86,4 +88,12 @@ def _as_numbers(values: pd.Series[Any]) -> NDArray[np.float64] | None:
         return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
     if not all(v is None or isinstance(v, (bool, int, float)) for v in values):
         return None
-    return np.array([np.nan if v is None else float(v) for v in values])
+    return np.array([np.nan if v is None else _as_float(v) for v in values])
+
+
+def _as_float(value: float) -> float:
+    """Return a number as a float; integers beyond its range are infinite, as 1e400 is."""
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf if value > 0 else -np.inf

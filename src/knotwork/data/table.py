@@ -14,6 +14,7 @@ from typing import Any
 
 import narwhals as nw
 import numpy as np
+from narwhals.exceptions import NarwhalsError
 
 from knotwork.arrays import Floats
 from knotwork.errors import CategoryWarning, DataError
@@ -115,7 +116,14 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     """Wrap a pandas, polars, pyarrow … table; None for everything else."""
     if isinstance(X, np.ndarray):
         return None
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    try:
+        frame = nw.from_native(X, eager_only=True, pass_through=True)
+    except NarwhalsError as error:
+        raise DataError(
+            f"column names must differ and be known, the table's are not ({' '.join(str(error).split())}); rename them"
+        ) from None
+    if isinstance(nw.from_native(frame, pass_through=True), nw.LazyFrame):
+        raise DataError(f"a table must be in memory, got a {type(X).__name__}; pass what its collect() returns")
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
@@ -130,7 +138,21 @@ def learn_encoder(X: Any) -> TableEncoder:
     frame = as_frame(X)
     if frame is None:
         return TableEncoder(tuple(Column(f"x{k}") for k in range(X.shape[1])))
-    return TableEncoder(tuple(Column(str(c.name), _categories(c)) for c in frame.iter_columns()))
+    encoder = TableEncoder(tuple(Column(str(c.name), _categories(c)) for c in frame.iter_columns()))
+    _require_distinct(encoder)
+    return encoder
+
+
+def _require_distinct(encoder: TableEncoder) -> None:
+    """Refuse columns that could not be told apart in a formula."""
+    first: dict[str, int] = {}
+    for name, source in zip(encoder.feature_names, encoder.source, strict=True):
+        if first.setdefault(name, source) != source:
+            one, other = encoder.columns[first[name]].name, encoder.columns[source].name
+            raise DataError(
+                f"columns must have different names once text is encoded as column=category, columns {one!r} and "
+                f"{other!r} both give {name!r}; rename one of them"
+            )
 
 
 def _is_numeric(dtype: nw.dtypes.DType) -> bool:
@@ -142,10 +164,7 @@ def _categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
     if _is_numeric(column.dtype):
         return None
     if column.null_count():
-        raise DataError(
-            f"columns must have no missing values, column {column.name!r} has {column.null_count()} of them; "
-            f"drop those rows, or give the gap a category of its own with fill_null/fillna('missing')"
-        )
+        raise _missing(column)
     if column.dtype == nw.Object:
         return _object_categories(column)
     if column.dtype in (nw.String, nw.Categorical) or isinstance(column.dtype, nw.Enum):
@@ -183,6 +202,13 @@ def _numeric_matrix(frame: nw.DataFrame[Any]) -> Floats:
     return matrix
 
 
+def _missing(column: nw.Series[Any]) -> DataError:
+    return DataError(
+        f"columns must have no missing values, column {column.name!r} has {column.null_count()} of them; "
+        f"drop those rows, or give the gap a category of its own with fill_null/fillna('missing')"
+    )
+
+
 def _not_numeric(column: nw.Series[Any]) -> DataError:
     return DataError(
         f"column {column.name!r} held numbers in training and now holds {column.dtype}; convert it to numbers first"
@@ -192,9 +218,16 @@ def _not_numeric(column: nw.Series[Any]) -> DataError:
 def _numbers(column: nw.Series[Any]) -> Floats:
     if column.dtype == nw.String:
         raise _not_numeric(column)
+    if column.dtype == nw.Boolean and column.null_count():
+        raise _missing(column)
     try:
         return np.asarray(column.to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError):
+    except OverflowError:
+        raise DataError(
+            f"numbers must be within the range of floats (1.8e308), column {column.name!r} holds larger integers; "
+            f"divide them, or take their logarithm"
+        ) from None
+    except Exception:  # each library has its own error for what it cannot convert
         raise _not_numeric(column) from None
 
 

@@ -6,8 +6,11 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, _fit_context
+from sklearn.utils._param_validation import InvalidParameterError
 
 from knotwork.compute.blas import one_blas_thread
+from knotwork.errors import ParameterError, one_line
+from knotwork.parameters import LARGEST
 
 
 class Estimator(BaseEstimator):
@@ -36,6 +39,17 @@ class Estimator(BaseEstimator):
             self.__dict__.update(before)
             raise
         return self
+
+    def _validate_params(self) -> None:
+        try:
+            super()._validate_params()
+        except InvalidParameterError:
+            raise
+        except Exception as error:  # scikit-learn's check meets a type that it cannot compare, a Fraction say
+            raise ParameterError(f"a parameter of {type(self).__name__} cannot be used: {one_line(error)}") from None
+        for name, value in self.get_params(deep=False).items():
+            if isinstance(value, int) and abs(value) > LARGEST:
+                raise ParameterError(f"{name} must be within the range of floats (1.8e308), got a larger integer")
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         raise NotImplementedError

@@ -47,9 +47,9 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_hinges": [Interval(Integral, 0, None, closed="left"), StrOptions({"auto"})],
-        "max_hinges": [Interval(Integral, 0, None, closed="left")],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_hinges": [Interval(Integral, 0, 10_000, closed="both"), StrOptions({"auto"})],
+        "max_hinges": [Interval(Integral, 0, 10_000, closed="both")],
+        "n_init": [Interval(Integral, 1, 10_000, closed="both")],
         "max_rounds": [Interval(Integral, 1, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],

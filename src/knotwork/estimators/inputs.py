@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from numbers import Number, Real
 from typing import Any
 
 import numpy as np
@@ -12,15 +15,18 @@ from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, read_numbers
 from knotwork.data.table import TableEncoder, as_frame, learn_encoder, require_finite
-from knotwork.errors import DataError, WeightWarning
+from knotwork.errors import DataError, DataTypeError, KnotworkError, WeightWarning, one_line
+
+# Sum of the weights: the observations that a fit counts, by ones.
+MAX_WEIGHT = 2.0**53
 
 
 def _is_plain(array: Any, *dimensions: int) -> bool:
     """Whether an array is already what scikit-learn's check would make of it; the check costs more than a small fit."""
     return (
-        isinstance(array, np.ndarray)
+        type(array) is np.ndarray  # matrices and masked arrays compute otherwise
         and array.dtype in (np.float64, np.float32)
         and array.ndim in dimensions
         and len(array) >= 2
@@ -28,16 +34,40 @@ def _is_plain(array: Any, *dimensions: int) -> bool:
     )
 
 
+@contextmanager
+def refusing(what: str) -> Iterator[None]:
+    """Let what numpy or scikit-learn say of a value that is no table of numbers be one sentence of ours."""
+    try:
+        yield
+    except KnotworkError:
+        raise
+    except OverflowError:
+        raise DataError(
+            f"{what} must hold numbers within the range of floats (1.8e308), got larger integers; divide them, or take "
+            f"their logarithm"
+        ) from None
+    except Exception as error:  # objects that turn themselves into arrays may raise anything
+        kind = DataTypeError if isinstance(error, TypeError) else DataError
+        raise kind(f"{what} cannot be used: {one_line(error)}") from None
+
+
+def _require_unmasked(values: Any, what: str) -> None:
+    if np.ma.is_masked(values):
+        raise DataError(f"{what} must have no masked values, which would be taken for numbers; leave those rows out")
+
+
 def read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.floating], TableEncoder]:
     """Check and encode a training table; sets n_features_in_ and feature_names_in_."""
+    _require_unmasked(X, "X")
     frame = as_frame(X)
     if _is_plain(X, 2):
         validate_data(estimator, X, skip_check_array=True)
     elif frame is None:
         try:
-            X = validate_data(
-                estimator, X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
-            )
+            with refusing("X"):
+                X = validate_data(
+                    estimator, X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
+                )
         except ValueError as error:
             if "convert string" not in str(error):
                 raise
@@ -45,7 +75,8 @@ def read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.fl
                 f"an array must hold numbers: {error}; pass a data frame to have its text columns encoded"
             ) from None
     else:
-        validate_data(estimator, X, skip_check_array=True)
+        with refusing("X"):
+            validate_data(estimator, X, skip_check_array=True)
         if len(frame) < 2:
             raise DataError(f"a fit needs at least 2 rows, got a table with {len(frame)} sample(s); add rows")
     encoder = learn_encoder(X)
@@ -55,10 +86,13 @@ def read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.fl
 def read_table(estimator: BaseEstimator, X: Any) -> Floats:
     """Check and encode a table to predict, with the columns of the training table."""
     check_is_fitted(estimator)
-    if as_frame(X) is None:
-        X = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
-    else:
-        validate_data(estimator, X, skip_check_array=True, reset=False)
+    _require_unmasked(X, "X")
+    frame = as_frame(X)
+    with refusing("X"):
+        if frame is None:
+            X = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
+        else:
+            validate_data(estimator, X, skip_check_array=True, reset=False)
     return estimator.encoder_.encode(X)
 
 
@@ -66,16 +100,20 @@ def read_response(y: Any, rows: int) -> Floats:
     """Check a numeric response: (N,) or (N, p), finite."""
     if y is None:
         raise DataError("a regression needs a target; requires y to be passed, but the target y is None")
+    _require_unmasked(y, "y")
     try:
         if not _is_plain(y, 1, 2):
-            y = check_array(
-                y, ensure_2d=False, allow_nd=True, dtype=np.float64, ensure_all_finite=False, input_name="y"
-            )
+            with refusing("y"):
+                if getattr(getattr(y, "dtype", None), "kind", "f") in "Mm":  # scikit-learn takes them for nanoseconds
+                    raise DataError(f"the target of a regression must be numeric, got {y.dtype}; convert it first")
+                y = check_array(
+                    y, ensure_2d=False, allow_nd=True, dtype=np.float64, ensure_all_finite=False, input_name="y"
+                )
     except ValueError as error:
         if "convert string" not in str(error):
             raise
         raise DataError(f"the target of a regression must be numeric: {error}; convert it to numbers first") from None
-    if y.ndim not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
+    if np.ndim(y) not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
         raise DataError(f"y must have shape (N,) or (N, outputs), got {y.shape}")
     if len(y) != rows:
         raise DataError(f"X and y must have the same number of rows, got inconsistent {rows} and {len(y)}")
@@ -86,7 +124,12 @@ def read_response(y: Any, rows: int) -> Floats:
 
 def read_weights(sample_weight: ArrayLike, matrix: NDArray[np.floating]) -> tuple[Floats, NDArray[np.intp]]:
     """Check the weights; return them and the rows of positive weight: the others count like rows that are not there."""
-    weights = np.asarray(_check_sample_weight(sample_weight, matrix, dtype=np.float64))
+    _require_unmasked(sample_weight, "sample_weight")
+    with refusing("sample_weight"):
+        sample_weight = (
+            sample_weight if isinstance(sample_weight, Real) else read_numbers(sample_weight, "sample_weight")
+        )
+        weights = np.asarray(_check_sample_weight(sample_weight, matrix, dtype=np.float64))
     if (weights < 0).any():
         raise DataError(
             f"sample weights must not be negative, got {weights.min():g} in row {int(weights.argmin())}; "
@@ -97,8 +140,11 @@ def read_weights(sample_weight: ArrayLike, matrix: NDArray[np.floating]) -> tupl
         raise DataError(f"a fit needs at least 2 rows of positive weight, got {kept.size}; add rows or weight")
     with np.errstate(over="ignore"):
         total = weights.sum()
-    if not np.isfinite(total):
-        raise DataError("sample weights must have a finite sum, got inf; divide them by their mean")
+    if not total <= MAX_WEIGHT:
+        raise DataError(
+            f"sample weights must sum to at most 2**53 (9e15), the number of observations that floats can count, "
+            f"got {total:g}; divide them by their mean"
+        )
     if total < 0.5 * kept.size:
         warnings.warn(
             f"the sample weights of {kept.size} rows sum to {total:g}: GCV takes that for the number of "
@@ -109,11 +155,38 @@ def read_weights(sample_weight: ArrayLike, matrix: NDArray[np.floating]) -> tupl
     return weights, kept
 
 
+def _as_labels(y: Any) -> NDArray[Any]:
+    """Return a sequence as an array of what it holds: numpy would turn the numbers among texts into texts."""
+    array = np.asarray(y)
+    return np.asarray(y, dtype=object) if array.dtype.kind in "US" else array
+
+
+def _of_one_kind(labels: NDArray[Any]) -> NDArray[Any]:
+    """Refuse labels that have no order among them, or none in 64 bits."""
+    kinds = {"text" if isinstance(v, str) else "numbers" if isinstance(v, (Number, np.bool_)) else type(v).__name__
+             for v in labels}  # fmt: skip
+    if len(kinds) > 1:
+        raise DataError(
+            f"labels must be of one kind, y mixes {' and '.join(sorted(kinds))}; turn all of them into text, say"
+        )
+    if kinds == {"text"}:
+        return labels
+    plain = np.asarray(labels.tolist())
+    if plain.ndim != 1 or plain.dtype.kind not in "biufSM":
+        raise DataError(
+            f"labels must be text, booleans, or numbers of at most 64 bits, y holds {' and '.join(sorted(kinds))} that "
+            f"are none of these; turn them into text"
+        )
+    return plain
+
+
 def read_labels(y: Any, rows: int) -> NDArray[Any]:
     """Check class labels of any kind: (N,), none missing, and not a continuous quantity."""
     if y is None:
         raise DataError("a classification needs labels; requires y to be passed, but the target y is None")
-    labels = column_or_1d(np.asarray(y) if not hasattr(y, "dtype") else y, warn=True)
+    _require_unmasked(y, "y")
+    with refusing("y"):
+        labels = column_or_1d(y if hasattr(y, "dtype") else _as_labels(y), warn=True)
     if len(labels) != rows:
         raise DataError(f"X and y must have the same number of rows, got inconsistent {rows} and {len(labels)}")
     missing = np.flatnonzero([label is None or label != label for label in labels.tolist()])
@@ -122,6 +195,8 @@ def read_labels(y: Any, rows: int) -> NDArray[Any]:
             f"labels must not be missing, y contains NaN or None in {missing.size} of {rows} rows, first "
             f"{missing[0]}; leave those rows out or give them a class of their own"
         )
+    if labels.dtype.kind == "O":
+        labels = _of_one_kind(labels)
     if labels.dtype.kind == "f" and np.isinf(labels).any():
         raise DataError("labels must be finite, y contains infinity; leave those rows out")
     try:
@@ -144,7 +219,8 @@ def read_classes(
     if class_weight is not None:
         present = labels if kept is None else labels[kept]
         classes = np.unique(present)
-        factors = compute_class_weight(class_weight, classes=classes, y=present)
+        with refusing("class_weight"):
+            factors = compute_class_weight(class_weight, classes=classes, y=present)
         if not (np.isfinite(factors).all() and (factors >= 0).all()):
             raise DataError(f"class weights must be finite and not negative, got {factors.tolist()}")
         own = np.zeros(len(labels))

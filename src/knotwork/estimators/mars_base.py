@@ -153,8 +153,9 @@ class MarsBase(TransformerMixin, Estimator):
     @property
     def feature_importances_(self) -> Floats:
         """Rise in error without any term of a column, the rest fitted again, scaled to sum 1: (d,)."""
+        found = self._fitted.feature_costs
         costs = np.zeros(len(self.encoder_.columns))
-        np.add.at(costs, list(self.encoder_.source), self._fitted.feature_costs)
+        np.add.at(costs, list(self.encoder_.source), found)
         return costs / costs.sum() if costs.sum() > 0 else costs
 
     @property

@@ -24,7 +24,7 @@ from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise_classes
 from knotwork.progress import forward_progress
 from knotwork.spline.fit import MAX_PARENTS
-from knotwork.spline.likelihood import fit_classes
+from knotwork.spline.likelihood import ClassFit, fit_classes
 
 
 class MarsClassifier(LogitMixin, ClassifierMixin, MarsBase):
@@ -136,12 +136,18 @@ max_parents
     @property
     def deviance_(self) -> float:
         """−2·log-likelihood of the training rows."""
-        return self.fit_.deviance
+        return self._class_fit.deviance
 
     @property
     def null_deviance_(self) -> float:
         """−2·log-likelihood of the class shares alone."""
-        return self.fit_.null_deviance
+        return self._class_fit.null_deviance
+
+    @property
+    def _class_fit(self) -> ClassFit:
+        fitted = self._fitted
+        assert isinstance(fitted, ClassFit)
+        return fitted
 
     def _summarise(self) -> str:
         return summarise_classes(self.fit_, [str(label) for label in self.classes_])

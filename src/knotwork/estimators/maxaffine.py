@@ -63,10 +63,10 @@ class MaxAffineRegressor(PiecewiseRegressor):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "n_pieces": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "n_pieces": [Interval(Integral, 1, 10_000, closed="both"), StrOptions({"auto"})],
         "max_pieces": [Interval(Integral, 1, None, closed="left")],
         "shape": [StrOptions({"convex", "concave"})],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "n_init": [Interval(Integral, 1, 10_000, closed="both")],
         "max_rounds": [Interval(Integral, 1, None, closed="left")],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],

@@ -23,6 +23,8 @@ from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_table
 from knotwork.network.activations import NAMES, activation_rule
 from knotwork.network.chain import Chain, build, enough_for, evaluate, read_chain
+from knotwork.network.devices import read_device
+from knotwork.network.limits import read_widths, require_room
 from knotwork.network.reshape import FILLS
 from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start
 from knotwork.network.start.initial import kaiming, spline_start
@@ -164,7 +166,7 @@ class SplineNetBase(Estimator):
         coordinates = loss.coordinates(split.training.X, split.training.y, split.training.weight)
         spline, start = self._start(problem, split, coordinates, seed)
 
-        device = torch.device(self.device or "cpu")
+        device = read_device(self.device)
         # Small networks on a CPU lose little by double precision, and the order of the rows then hardly matters.
         dtype = torch.float64 if device.type == "cpu" else torch.float32
         net = build(start, dtype, device)
@@ -211,9 +213,8 @@ class SplineNetBase(Estimator):
         self, problem: Problem, split: Split, coordinates: Coordinates, seed: int
     ) -> tuple[Spline | None, Chain]:
         """Return the spline that the network starts as (None for a random start) and the network, standardised."""
-        widths = tuple(int(w) for w in self.hidden)
-        if not widths or min(widths) < 1:
-            raise ValueError(f"hidden must name at least one layer, each of at least one unit, got {self.hidden!r}")
+        widths = read_widths(self.hidden)
+        require_room((split.training.X.shape[1], *widths, len(coordinates.y_centre)))
         rule = activation_rule(self.activation)
         X = split.training.X
         if self.start == "random":

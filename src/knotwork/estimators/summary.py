@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from knotwork.arrays import Floats
+from knotwork.printable import printable
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Spline, hinges_of
 from knotwork.spline.result import SplineFit
@@ -46,19 +47,19 @@ def _text(
     table.add_column("knot", justify="right")
     several = len(headers) > MAX_COLUMNS
     for header in ["largest coefficient", "of"] if several else headers:
-        table.add_column(header, justify="right")
+        table.add_column(printable(header), justify="right")
     table.add_column(cost_header, justify="right")
 
     def cells(betas: Floats) -> list[str]:
         if not several:
             return [f"{b:.6g}" for b in betas]
         largest = int(np.abs(betas).argmax())
-        return [f"{betas[largest]:.6g}", headers[largest]]
+        return [f"{betas[largest]:.6g}", printable(headers[largest])]
 
     table.add_row("(intercept)", "", *cells(spline.intercept), "")
     for term, betas, cost in zip(spline.terms, spline.coef, costs, strict=True):
         table.add_row(
-            term.describe(spline.feature_names),
+            printable(term.describe(spline.feature_names)),
             ", ".join(f"{h.knot:.6g}" for h in hinges_of(term)) or "linear",
             *cells(betas),
             f"+{cost:.4g}",

@@ -115,7 +115,7 @@ def _effect(subject: Subject, rows: Rows | None, around: Floats, c: int, curves:
     if rows is not None and column.categories is not None:
         counts = np.array([(rows.codes[:, c] == g).sum() for g in grid])
     elif rows is not None:
-        counts, edges = np.histogram(rows.codes[:, c], bins=BINS)
+        counts, edges = _histogram(rows.codes[:, c])
     return Effect(
         column=column.name,
         outputs=subject.output_names,
@@ -137,6 +137,15 @@ def column_knots(subject: Subject, c: int) -> Floats:
     return np.unique([h.knot for h in hinges if subject.encoder.source[h.feature] == c])
 
 
+def _histogram(values: Floats) -> tuple[NDArray[np.int64], Floats]:
+    """Count values in equal bins; in one where floats are too coarse, or the range too large, for more."""
+    try:
+        with np.errstate(over="raise", invalid="raise"):
+            return np.histogram(values, bins=BINS)
+    except (ValueError, FloatingPointError):
+        return np.array([len(values)]), np.array([values.min(), values.max()])
+
+
 def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
     categories = subject.encoder.columns[c].categories
     if categories is not None:
@@ -149,7 +158,10 @@ def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
         centre, std = subject.search.coordinates.x_centre[f], subject.search.coordinates.x_scale[f]
         low, high = min([centre - 2 * std, *knots]), max([centre + 2 * std, *knots])
     inside = knots[(knots > low) & (knots < high)]
-    return np.unique(np.concatenate([np.linspace(low, high, POINTS), inside]))
+    share = np.linspace(0, 1, POINTS)
+    # The span of a column may be beyond the range of floats.
+    spread = np.linspace(low, high, POINTS) if abs(low) < 1e300 > abs(high) else low * (1 - share) + high * share
+    return np.unique(np.concatenate([spread, inside]))
 
 
 def partial(function: Function, subject: Subject, around: Floats, c: int, grid: Floats) -> Floats:

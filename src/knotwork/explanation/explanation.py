@@ -16,6 +16,7 @@ from knotwork.explanation import knots as bends
 from knotwork.explanation import quality as errors
 from knotwork.explanation import sparsity as sizes
 from knotwork.explanation.subject import Rows, Subject, read_model, read_rows
+from knotwork.parameters import Rule, checked, number, place, seed, shown, text, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
+@checked(curves=text(), random_state=seed())
 def explain(
     model: Any,
     X: Any = None,
@@ -74,6 +76,13 @@ def _fit_random_start(model: Any, X: Any, y: Any) -> Any:
     return clone(model).set_params(start="random").fit(X, y)
 
 
+AXES = Rule("matplotlib axes or None", lambda value: value is None or hasattr(value, "get_xlim"))
+
+
+def _is_names(value: Any) -> bool:
+    return value is None or (isinstance(value, (list, tuple)) and all(isinstance(name, str) for name in value))
+
+
 class Explanation:
     """What :func:`explain` returns. Every part is computed once, when it is first asked for."""
 
@@ -93,10 +102,10 @@ class Explanation:
         self.curves = curves
         self.random_start = random_start
         self.random_state = random_state
-        if curves not in curves_of.CURVES:
+        if not isinstance(curves, str) or curves not in curves_of.CURVES:
             from knotwork.errors import DataError
 
-            raise DataError(f"curves must be one of {', '.join(curves_of.CURVES)}, got {curves!r}")
+            raise DataError(f"curves must be one of {', '.join(curves_of.CURVES)}, got {shown(curves)}")
 
     @cached_property
     def importances(self) -> pd.DataFrame:
@@ -138,6 +147,7 @@ class Explanation:
         """What is left, and its error, when the smallest 0, 10, … 90 % of the weights go."""
         return sizes.sparsity(self.subject, self.rows)
 
+    @checked(threshold=number())
     def prune(self, threshold: float) -> sizes.Pruned:
         """Return a smaller network: weights of at most ``threshold`` (standardised coordinates) go, and idle units.
 
@@ -148,7 +158,7 @@ class Explanation:
         >>> pruned.weights[1] < pruned.weights[0]
         True
         """
-        return sizes.prune(self.subject, self.rows, threshold, self.model)
+        return sizes.prune(self.subject, self.rows, float(threshold), self.model)
 
     def contributions(self, X: Any) -> parts.Contributions:
         """Take the predictions of rows X apart into what each column adds."""
@@ -156,24 +166,28 @@ class Explanation:
         assert rows is not None
         return parts.contributions(self.subject, self.rows, rows.matrix)
 
+    @checked(path=place())
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the report: one page with everything in it, which needs no network."""
         from knotwork.explanation.report import write_report
 
         write_report(self, path)
 
+    @checked(measure=text().optional, ax=AXES)
     def plot_importances(self, measure: str | None = None, ax: Axes | None = None) -> Axes:
         """Draw the importances as bars on matplotlib axes."""
         from knotwork.explanation.plots import plot_importances
 
         return plot_importances(self, measure, ax)
 
+    @checked(columns=Rule("a list of names or None", _is_names), output=whole(0))
     def plot_effects(self, columns: list[str] | None = None, output: int = 0) -> np.ndarray[Any, Any]:
         """Draw effect curves on matplotlib axes, the most important first: an array of axes."""
         from knotwork.explanation.plots import plot_effects
 
         return plot_effects(self, columns, output)
 
+    @checked(ax=AXES)
     def plot_history(self, ax: Axes | None = None) -> Axes:
         """Draw the losses of training on matplotlib axes."""
         from knotwork.explanation.plots import plot_history

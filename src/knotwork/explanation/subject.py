@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, read_array
 from knotwork.data.links import LINKS, link_named
 from knotwork.data.table import Column, TableEncoder, as_frame, require_finite
 from knotwork.errors import DataError
@@ -120,7 +120,7 @@ def read_rows(subject: Subject, X: Any, y: Any) -> Rows | None:
             )
         width = len(found)
     else:
-        X = np.asarray(X)
+        X = read_array(X, "X")
         width = X.shape[1] if X.ndim == 2 else -1
     if width != len(wanted):
         raise DataError(f"X must have {len(wanted)} columns, got {width if width >= 0 else f'shape {X.shape}'}")
@@ -136,11 +136,16 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
         return None, "y"
     name = getattr(y, "name", None)
     name = name if isinstance(name, str) else None
-    values = np.asarray(y)
-    if len(values) != rows:
-        raise DataError(f"X and y must have the same number of rows, got {rows} and {len(values)}")
+    values = read_array(y, "y")
+    if values.shape[:1] != (rows,):
+        raise DataError(
+            f"X and y must have the same number of rows, got {rows} and "
+            f"{len(values) if values.ndim else 'a single value'}"
+        )
     if subject.classes is not None:
         values = values.reshape(-1) if values.ndim == 2 and values.shape[1] == 1 else values
+        if values.ndim != 1:
+            raise DataError(f"y must hold one label a row, got shape {values.shape}")
         place = {label: k for k, label in enumerate(subject.classes)}
         unknown = [label for label in values.tolist() if label not in place]
         if unknown:
@@ -148,7 +153,7 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
         return np.array([place[label] for label in values.tolist()]), name or "class"
     try:
         values = values.astype(np.float64).reshape(rows, -1)
-    except ValueError:
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"y must hold numbers, got {values.dtype}; convert it to numbers first") from None
     if values.shape[1] != len(subject.output_names):
         raise DataError(f"y must have {len(subject.output_names)} output(s) like the model, got {values.shape[1]}")

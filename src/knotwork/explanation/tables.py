@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from knotwork.errors import DataError
+from knotwork.printable import printable
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,7 +43,7 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool) or type(value).__name__ == "bool":
         return "yes" if value else ""
     if isinstance(value, str):
-        return value
+        return printable(value)
     if value != value:  # NaN: not known
         return ""
     return f"{float(value):.4g}"
@@ -53,11 +54,11 @@ def tables(explanation: Explanation) -> Iterator[Any]:
     yield Text(f"{explanation.subject.kind}, explained", style="bold")
     for title, frame in sections(explanation):
         table = Table(box=None, pad_edge=False)
-        table.add_column(Text(str(frame.index.name or "")), overflow="ellipsis", no_wrap=True, max_width=40)
+        table.add_column(Text(printable(frame.index.name or "")), overflow="ellipsis", no_wrap=True, max_width=40)
         for name in frame.columns:
-            table.add_column(Text(str(name)), justify="right", overflow="ellipsis", max_width=24)
+            table.add_column(Text(printable(name)), justify="right", overflow="ellipsis", max_width=24)
         for label, line in zip(frame.index, frame.itertuples(index=False), strict=True):
-            table.add_row(Text(str(label)), *(Text(_cell(value)) for value in line))
+            table.add_row(Text(printable(label)), *(Text(_cell(value)) for value in line))
         yield Text(f"\n{title}", style="bold")
         yield table
 
@@ -65,7 +66,7 @@ def tables(explanation: Explanation) -> Iterator[Any]:
 def as_text(explanation: Explanation) -> str:
     """Return the tables as plain text."""
     out = io.StringIO()
-    console = Console(file=out, width=110, color_system=None)
+    console = Console(file=out, width=110, color_system=None, emoji=False)
     for part in tables(explanation):
         console.print(part)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

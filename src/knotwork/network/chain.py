@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from knotwork.arrays import CHUNK, Floats
 from knotwork.data.coordinates import Coordinates
@@ -199,6 +200,8 @@ def read_layer(linear: nn.Linear | Scaling) -> Layer:
     if isinstance(linear, Scaling):
         scale = linear.scale.cpu().double()
         return Layer(torch.diag(1 / scale), -linear.centre.cpu().double() / scale)
+    if linear.weight.is_meta or is_lazy(linear.weight):
+        raise NetworkError("a Linear must have its weights, got one without values; run or load the network first")
     weight = linear.weight.detach().to("cpu", torch.float64).clone()
     bias = torch.zeros(len(weight), dtype=torch.float64)
     if linear.bias is not None:

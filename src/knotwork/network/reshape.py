@@ -11,7 +11,6 @@ ReLU are carried instead, each by one: R(R(z)) = R(z).
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -20,11 +19,13 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, read_numbers
 from knotwork.data.split import row_numbers
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Kind, require_one_slope
 from knotwork.network.chain import Chain, Layer, build, placement, read_chain
+from knotwork.network.limits import MAX_LAYERS, read_widths, require_room
+from knotwork.parameters import checked, seed, shown, text, whole
 
 FILLS = ("hinge", "random", "zero")
 # Rows looked at to place new units: quantiles to a few percent are enough, and all rows would cost more than a spline.
@@ -42,6 +43,7 @@ MIN_NEW_INPUTS = 8
 MIN_READ = 1e-6
 
 
+@checked(fill=text().optional, random_state=seed())
 def widen(
     net: nn.Module,
     width: int | Sequence[int],
@@ -61,6 +63,7 @@ def widen(
     return reshape(net, widths, fill=fill, X=X, random_state=random_state)
 
 
+@checked(layers=whole(), fill=text().optional, random_state=seed())
 def deepen(
     net: nn.Module,
     layers: int,
@@ -72,11 +75,14 @@ def deepen(
     """Return the network with this many more hidden layers, as wide as the last one (at least), function unchanged."""
     if layers < 1:
         raise NetworkError(f"deepen adds at least one layer, got {layers}")
+    if layers > MAX_LAYERS:
+        raise NetworkError(f"deepen adds at most {MAX_LAYERS} layers, got {shown(layers)}")
     chain = read_chain(net)
     width = max((*chain.widths[-1:], 2 * len(chain.output.bias)))
     return reshape(net, (*chain.widths, *(width,) * layers), fill=fill, X=X, random_state=random_state)
 
 
+@checked(fill=text().optional, random_state=seed())
 def reshape(
     net: nn.Module,
     widths: Sequence[int] = (64, 64),
@@ -135,7 +141,7 @@ def reshape_chain(
         raise NetworkError(f"fill must be one of {', '.join(FILLS)}, got {fill!r}")
     if fill == "hinge" and X is None:
         raise NetworkError("fill='hinge' takes its knots from data; pass X, or use fill='random'")
-    widths = tuple(operator.index(w) for w in widths)
+    widths = read_widths(widths, "widths", layers=0)
     for module in chain.modules:
         require_one_slope(module)
     if len(widths) < len(chain.hidden):
@@ -147,6 +153,7 @@ def reshape_chain(
     for k, (width, need) in enumerate(zip(widths, needed, strict=True)):
         if width < need:
             raise NetworkError(f"hidden layer {k} needs a width of at least {need} to hold the function, got {width}")
+    require_room((chain.layers[0].weight.shape[1], *widths, len(chain.output.bias)))
     rows = _rows_made_up(chain.layers[0], rng) if X is None else _rows(chain, X)
     longer = _lengthen(chain, len(widths) - len(chain.hidden), by_units)
     # Units placed by guess bend early, so that they are active on some rows even if the guess misses the data.
@@ -155,7 +162,7 @@ def reshape_chain(
 
 def _rows(chain: Chain, X: ArrayLike) -> Tensor:
     """Return some of the rows, as the first hidden layer sees them."""
-    matrix = np.asarray(X, dtype=np.float64)
+    matrix = read_numbers(X, "X", NetworkError)
     if matrix.ndim != 2 or matrix.shape[1] != chain.inputs or len(matrix) == 0:
         raise NetworkError(f"X must have shape (N, {chain.inputs}), got {matrix.shape}")
     if not np.isfinite(matrix).all():

@@ -4,10 +4,12 @@
 from collections.abc import Callable
 from typing import Any, Self
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from knotwork.arrays import read_numbers
 from knotwork.errors import NetworkError
 
 
@@ -35,7 +37,10 @@ class Scaling(nn.Module):
 
     def __init__(self, centre: ArrayLike, scale: ArrayLike) -> None:
         super().__init__()
-        numbers = [torch.as_tensor(values, dtype=torch.float64).clone() for values in (centre, scale)]
+        numbers = [
+            torch.from_numpy(np.array(read_numbers(values, name)))
+            for name, values in (("centre", centre), ("scale", scale))
+        ]
         shapes = [tuple(values.shape) for values in numbers]
         if shapes[0] != shapes[1] or len(shapes[0]) != 1:
             raise NetworkError(f"centre and scale must be of one shape (d,), got {shapes[0]} and {shapes[1]}")
@@ -49,6 +54,8 @@ class Scaling(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale rows."""
+        if not isinstance(x, Tensor):
+            raise TypeError(f"a Scaling takes a tensor, got {type(x).__name__}; torch.as_tensor makes one")
         if x.shape[-1:] != self.centre.shape:  # a single column would be broadcast
             raise ValueError(f"a Scaling of {self.centre.shape[0]} features got rows of shape {x.shape}")
         return ((x.to(self.centre.dtype) - self.centre) / self.scale).to(self._like.dtype)

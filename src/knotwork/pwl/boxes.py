@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, read_numbers
 from knotwork.errors import DataError
+from knotwork.parameters import shown
 
 
 def read_box(box: Any, features: int, *, flat: bool = False) -> Floats:
@@ -18,14 +19,16 @@ def read_box(box: Any, features: int, *, flat: bool = False) -> Floats:
     """
     try:
         low, high = box
-        sides = np.stack([np.broadcast_to(np.asarray(side, dtype=np.float64), features) for side in (low, high)])
-    except (TypeError, ValueError) as error:
+        sides = np.stack([np.broadcast_to(read_numbers(side, "box"), features) for side in (low, high)])
+    except Exception as error:  # whatever was given may raise anything when it is taken apart
         raise DataError(
-            f"box must be (minimum, maximum), each a number or one per feature ({features}), got {box!r}"
+            f"box must be (minimum, maximum), each a number or one per feature ({features}), got {shown(box)}"
         ) from error
     in_order = sides[0] <= sides[1] if flat else sides[0] < sides[1]
     if not (np.isfinite(sides).all() and in_order.all()):
-        raise DataError(f"box must be (minimum, maximum) with finite sides in order, each minimum first, got {box!r}")
+        raise DataError(
+            f"box must be (minimum, maximum) with finite sides in order, each minimum first, got {shown(box)}"
+        )
     return sides
 
 

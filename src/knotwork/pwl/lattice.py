@@ -14,13 +14,23 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from knotwork.arrays import Floats, FrozenArrays
+from knotwork.arrays import Floats, FrozenArrays, read_numbers
 from knotwork.errors import DataError
+from knotwork.parameters import shown
 
 Sets = tuple[tuple[int, ...], ...]
 
 # Values of pieces held at a time when many rows are evaluated.
 CHUNK = 1 << 21
+
+
+def require_alike(functions: Any, kind: type) -> None:
+    """Refuse to stack anything but functions of one kind and of the same features."""
+    if not isinstance(functions, (tuple, list)) or not functions or not all(isinstance(f, kind) for f in functions):
+        raise DataError(f"stack takes a list of {kind.__name__}, at least one, got {shown(functions)}")
+    if len({f.inputs for f in functions}) > 1:
+        numbers = ", ".join(str(f.inputs) for f in functions)
+        raise DataError(f"stack takes functions of the same features, got functions of {numbers}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +56,7 @@ class LatticePWL(FrozenArrays):
     sets: tuple[Any, ...]
 
     def __post_init__(self) -> None:
-        theta = np.array(self.theta, dtype=np.float64)
+        theta = np.array(read_numbers(self.theta, "theta"))
         if theta.ndim != 2 or theta.shape[1] < 2 or len(theta) == 0:
             raise DataError(
                 f"theta must have shape (pieces, d + 1), one row [constant, weights] per piece, got {theta.shape}"
@@ -56,7 +66,8 @@ class LatticePWL(FrozenArrays):
         theta.setflags(write=False)
         object.__setattr__(self, "theta", theta)
         sets = self.sets
-        if isinstance(sets, Iterable) and not isinstance(sets, str):  # iterators can be read once only
+        flat = isinstance(sets, str) or getattr(sets, "ndim", None) == 0
+        if isinstance(sets, Iterable) and not flat:  # iterators can be read once only
             sets = tuple(tuple(s) if isinstance(s, Iterable) and not isinstance(s, str) else s for s in sets)
         several = _is_nested(sets)
         outputs = tuple(_read_sets(s, len(theta)) for s in (sets if several else (sets,)))
@@ -74,7 +85,7 @@ class LatticePWL(FrozenArrays):
 
     def __call__(self, X: ArrayLike) -> Floats:
         """Evaluate: (N, d) → (N,), or (N, outputs) if ``sets`` was given per output."""
-        rows = np.asarray(X, dtype=np.float64)
+        rows = read_numbers(X, "X")
         if rows.ndim != 2 or rows.shape[1] != self.inputs:
             raise DataError(
                 f"this function of {self.inputs} features takes rows of shape (N, {self.inputs}), got {rows.shape}"
@@ -91,6 +102,7 @@ class LatticePWL(FrozenArrays):
     @staticmethod
     def stack(functions: Sequence[LatticePWL]) -> LatticePWL:
         """Put functions of one output each side by side: one table of pieces, one output per function."""
+        require_alike(functions, LatticePWL)
         starts = np.cumsum([0, *(len(f.theta) for f in functions)]).tolist()
         sets = tuple(
             tuple(tuple(start + j for j in s) for s in f.outputs[0])

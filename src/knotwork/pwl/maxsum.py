@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from knotwork.arrays import Floats, FrozenArrays
+from knotwork.arrays import Floats, FrozenArrays, read_numbers
 from knotwork.errors import DataError
-from knotwork.pwl.lattice import LatticePWL
+from knotwork.parameters import is_sequence, shown
+from knotwork.pwl.lattice import LatticePWL, require_alike
 
 # Pieces beyond which a sum is not multiplied out into a lattice.
 MAX_PIECES = 20_000
@@ -41,11 +42,13 @@ class MaxSum(FrozenArrays):
     affine: Floats
 
     def __post_init__(self) -> None:
+        if not is_sequence(self.groups) or not all(isinstance(g, Iterable) for g in self.groups):
+            raise DataError(f"groups must be a sequence of sets of piece numbers, got {shown(self.groups)}")
         lattice = LatticePWL(self.theta, tuple((tuple(g),) for g in self.groups))  # checks both
         object.__setattr__(self, "theta", lattice.theta)
         object.__setattr__(self, "groups", tuple(sets[0] for sets in lattice.outputs))
         for name in ("coef", "affine"):
-            array = np.array(getattr(self, name), dtype=np.float64, ndmin=2)
+            array = np.array(read_numbers(getattr(self, name), name), ndmin=2)
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         outputs = len(self.affine)
@@ -68,13 +71,14 @@ class MaxSum(FrozenArrays):
     def __call__(self, X: ArrayLike) -> Floats:
         """Evaluate: (N, d) → (N,) for one output, (N, outputs) for several."""
         maxima = self.maxima(X)
-        rows = np.asarray(X, dtype=np.float64)
+        rows = read_numbers(X, "X")
         out = maxima @ self.coef + rows @ self.affine[:, 1:].T + self.affine[:, 0]
         return out[:, 0] if out.shape[1] == 1 else out
 
     @staticmethod
     def stack(functions: Sequence[MaxSum]) -> MaxSum:
         """Put functions of one output each side by side: one table of pieces, one output per function."""
+        require_alike(functions, MaxSum)
         starts = np.cumsum([0, *(len(f.theta) for f in functions)]).tolist()
         groups = [tuple(start + j for j in g) for start, f in zip(starts, functions, strict=False) for g in f.groups]
         coef = np.concatenate(

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import linprog
-from scipy.spatial import ConvexHull, HalfspaceIntersection
+from scipy.spatial import ConvexHull, HalfspaceIntersection, QhullError
 
-from knotwork.arrays import Floats, FrozenArrays
-from knotwork.errors import DataError
+from knotwork.arrays import Floats, FrozenArrays, read_numbers
+from knotwork.errors import DataError, one_line
+from knotwork.parameters import checked, is_sequence, number, shown
 from knotwork.pwl.cells import clip, cut
 from knotwork.pwl.lattice import LatticePWL
 
@@ -37,9 +38,9 @@ class Piece(FrozenArrays):
     theta: Floats
 
     def __post_init__(self) -> None:
-        A = np.array(self.A, dtype=np.float64, ndmin=2)
-        b = np.array(self.b, dtype=np.float64, ndmin=1)
-        theta = np.array(self.theta, dtype=np.float64, ndmin=2)
+        A = np.array(read_numbers(self.A, "A"), ndmin=2)
+        b = np.array(read_numbers(self.b, "b"), ndmin=1)
+        theta = np.array(read_numbers(self.theta, "theta"), ndmin=2)
         if A.ndim != 2 or b.shape != (len(A),) or theta.shape[1:] != (A.shape[1] + 1,):
             raise DataError(
                 f"a piece takes A (m, d), b (m,) and theta (d + 1,) or (outputs, d + 1), got {A.shape}, {b.shape} and "
@@ -56,13 +57,21 @@ class Piece(FrozenArrays):
     @classmethod
     def hull(cls, points: ArrayLike, theta: ArrayLike) -> Piece:
         """Make a piece of the convex hull of points (n, d)."""
-        corners = np.array(points, dtype=np.float64, ndmin=2)
+        corners = np.array(read_numbers(points, "points"), ndmin=2)
+        if corners.ndim != 2 or corners.size == 0 or not np.isfinite(corners).all():
+            raise DataError(f"points must be finite, of shape (n, d), got shape {corners.shape}")
         if corners.shape[1] == 1:
             low, high = corners.min(), corners.max()
-            return cls(np.array([[-1.0], [1.0]]), np.array([-low, high]), np.asarray(theta))
-        hull = ConvexHull(corners)
+            return cls(np.array([[-1.0], [1.0]]), np.array([-low, high]), read_numbers(theta, "theta"))
+        try:
+            hull = ConvexHull(corners)
+        except QhullError as error:
+            raise DataError(
+                f"points must span {corners.shape[1]} dimensions, at least {corners.shape[1] + 1} of them, got "
+                f"{len(corners)} that do not ({one_line(error, 80)})"
+            ) from None
         equations = np.unique(hull.equations, axis=0)
-        piece = cls(equations[:, :-1], -equations[:, -1], np.asarray(theta))
+        piece = cls(equations[:, :-1], -equations[:, -1], read_numbers(theta, "theta"))
         piece.__dict__["points"] = corners[hull.vertices]
         return piece
 
@@ -78,17 +87,28 @@ class Piece(FrozenArrays):
                 raise DataError(f"a polytope must have an interior, got the interval from {ends[0]:g} to {ends[1]:g}")
             return np.array(ends)[:, None]
         centre = _centre(self.A, self.b)
-        corners = HalfspaceIntersection(np.column_stack([self.A, -self.b]), centre).intersections
-        corners = np.unique(np.round(corners - centre, 14), axis=0) + centre
-        return corners[ConvexHull(corners).vertices]
+        try:
+            corners = HalfspaceIntersection(np.column_stack([self.A, -self.b]), centre).intersections
+            corners = np.unique(np.round(corners - centre, 14), axis=0) + centre
+            return corners[ConvexHull(corners).vertices]
+        except (QhullError, ValueError) as error:
+            raise DataError(f"a polytope must be bounded with an interior: {one_line(error, 80)}") from None
 
     def __call__(self, X: ArrayLike) -> Floats:
         """Evaluate the affine function, inside the polytope or not: (N, d) → (N, outputs)."""
-        return np.asarray(X, dtype=np.float64) @ self.theta[:, 1:].T + self.theta[:, 0]
+        return self._rows(X) @ self.theta[:, 1:].T + self.theta[:, 0]
 
+    @checked(tolerance=number())
     def contains(self, X: ArrayLike, tolerance: float = 1e-9) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Whether rows lie in the polytope, to within a distance: (N, d) → (N,)."""
-        return np.asarray((np.asarray(X, dtype=np.float64) @ self.A.T <= self.b + tolerance).all(axis=1))
+        return np.asarray((self._rows(X) @ self.A.T <= self.b + tolerance).all(axis=1))
+
+    def _rows(self, X: ArrayLike) -> Floats:
+        rows = read_numbers(X, "X")
+        if rows.ndim != 2 or rows.shape[1] != self.theta.shape[1] - 1:
+            features = self.theta.shape[1] - 1
+            raise DataError(f"a piece of {features} features takes rows of shape (N, {features}), got {rows.shape}")
+        return rows
 
 
 def _centre(A: Floats, b: Floats) -> Floats:
@@ -128,6 +148,8 @@ class Pieces:
     coverage: float = 1.0
 
     def __post_init__(self) -> None:
+        if not is_sequence(self.pieces) or not all(isinstance(p, Piece) for p in self.pieces):
+            raise DataError(f"pieces must be a tuple of Piece, got {shown(self.pieces)}")
         object.__setattr__(self, "pieces", tuple(self.pieces))
         shapes = {piece.theta.shape for piece in self.pieces}
         if len(shapes) != 1:
@@ -142,7 +164,7 @@ class Pieces:
 
     def __call__(self, X: ArrayLike) -> Floats:
         """Evaluate by finding the piece of each row: (N, d) → (N,) or (N, outputs); NaN where there is none."""
-        rows = np.asarray(X, dtype=np.float64)
+        rows = self.pieces[0]._rows(X)
         out = np.full((len(rows), len(self.pieces[0].theta)), np.nan)
         for piece in self.pieces:
             missing = np.flatnonzero(np.isnan(out[:, 0]))
@@ -150,6 +172,7 @@ class Pieces:
             out[inside] = piece(rows[inside])
         return out[:, 0] if out.shape[1] == 1 else out
 
+    @checked(tolerance=number(0).optional)
     def check_continuity(self, tolerance: float | None = None) -> float:
         """Return the largest difference of two pieces where they meet; refuse more than the tolerance.
 

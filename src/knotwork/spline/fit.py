@@ -35,6 +35,8 @@ MAX_AUTO_DEGREE = 3
 MAX_GCV_RATIO = 0.99
 # Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
 MAX_KNOT_ROWS = 1000
+# Of the tables of a forward pass: the products of terms with terms and with candidates.
+MAX_BYTES = 1 << 33
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ def fit_spline(
     max_terms = options.max_terms or default_max_terms(X.shape[1], degree)
     automatic = None if rules.free_knots else AUTO_KNOTS
     max_knots = automatic if isinstance(options.max_knots, str) else options.max_knots
+    max_knots = None if max_knots is None else min(max_knots, len(X))
 
     with Workers(options.threads) as workers:
         columns, x_scaling = standardise(X, workers)
@@ -96,6 +99,7 @@ def fit_spline(
         with np.errstate(over="ignore", under="ignore"):  # squares of the response may be beyond the range of floats
             rss_unit = float(y_scaling.scale[0] ** -2.0)
         grid = choose_candidates(columns, weights, spans, max_knots, workers)
+        max_terms = _room(max_terms, len(X), grid.knots.size, degree)
         rows = CpuRows(columns, responses, weights, grid, workers)
         path = forward(
             rows,
@@ -164,6 +168,22 @@ def _fit_best_degree(
 def default_max_terms(features: int, degree: int) -> int:
     """Maximum number of terms of the forward pass, with the intercept: twice as many where interactions need them."""
     return min(200, max(20 if degree == 1 else 40, 2 * features)) + 1
+
+
+def _room(max_terms: int, rows: int, candidates: int, degree: int) -> int:
+    """Return the number of terms to make room for: no more than there can be, and no more than memory holds.
+
+    Every step adds a column that is independent of those before, and counts as two terms at most.
+    """
+    steps = rows if degree > 1 else min(rows, candidates)
+    max_terms = min(max_terms, 2 * steps + 3)
+    needed = 8 * max_terms * (2 * max_terms + candidates)
+    if needed > MAX_BYTES:
+        raise DataError(
+            f"max_terms must leave room for its tables, {max_terms} terms and {candidates} candidate knots need "
+            f"{needed / 2**30:.0f} GB (at most {MAX_BYTES >> 30}); choose a smaller max_terms"
+        )
+    return max_terms
 
 
 def _interactions(options: FitOptions, degree: int, columns: Floats, spans: Spans) -> Interactions:

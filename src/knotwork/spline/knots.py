@@ -36,6 +36,11 @@ class Spans:
     endspan: int
 
 
+MAX_SPAN = 1 << 40
+# Widths of a column between which cells can be counted. Standardised columns are about 1 wide, or denormal.
+NARROW, WIDE = 1e-290, 1e290
+
+
 def default_spans(n: float, d: int, minspan: int | None, endspan: int | None) -> Spans:
     """Friedman's spans for n observations of d features: a run that long is noise with probability 5 % at most.
 
@@ -46,8 +51,8 @@ def default_spans(n: float, d: int, minspan: int | None, endspan: int | None) ->
         minspan = int(-np.log2(-np.log(0.95) / (d * n)) / 2.5)
     if endspan is None:
         endspan = int(3 - np.log2(0.05 / d))
-    # However few the observations, one position in the middle stays allowed.
-    return Spans(minspan=max(1, minspan), endspan=max(1, min(endspan, int(n) // 2 - 1)))
+    # However few the observations, one position in the middle stays allowed. Kernels count in 64 bits.
+    return Spans(minspan=max(1, min(minspan, MAX_SPAN)), endspan=max(1, min(endspan, int(n) // 2 - 1)))
 
 
 @compiled_reduction
@@ -83,6 +88,10 @@ def _deal(x, sample, cell_of, end, out, bits):  # type: ignore[no-untyped-def]
         for i in range(size):
             out[i] = minimum
         return True
+    if not NARROW < maximum - minimum < WIDE:  # no float says how many cells there are to a unit
+        for i in range(size):
+            out[i] = x[i]
+        return False
     for k in range(sample.size):
         sample[k] = x[k * size // sample.size]
     _insert(sample, size * size)

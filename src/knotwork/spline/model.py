@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from knotwork.arrays import CHUNK, Floats, FrozenArrays
+from knotwork.arrays import CHUNK, Floats, FrozenArrays, read_numbers
 from knotwork.errors import DataError
+from knotwork.parameters import is_number, is_sequence, shown
+from knotwork.printable import printable
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,9 @@ class Linear:
 
     feature: int
 
+    def __post_init__(self) -> None:
+        _require_feature(self.feature)
+
     @property
     def features(self) -> tuple[int, ...]:
         """The features that the term looks at."""
@@ -30,11 +36,11 @@ class Linear:
 
     def __call__(self, X: Floats) -> Floats:
         """Evaluate on rows: (N, d) → (N,)."""
-        return X[:, self.feature]
+        return _column(X, self.feature)
 
     def describe(self, names: Sequence[str]) -> str:
         """Return the term as people write it."""
-        return names[self.feature]
+        return _name(names, self.feature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +55,13 @@ class Hinge:
     knot: float
     sign: int
 
+    def __post_init__(self) -> None:
+        _require_feature(self.feature)
+        if not is_number(self.knot):
+            raise DataError(f"the knot of a hinge must be a finite number, got {shown(self.knot)}")
+        if not isinstance(self.sign, Integral) or self.sign not in (1, -1):
+            raise DataError(f"the sign of a hinge must be 1 or -1, got {shown(self.sign)}")
+
     @property
     def features(self) -> tuple[int, ...]:
         """The features that the term looks at."""
@@ -56,12 +69,12 @@ class Hinge:
 
     def __call__(self, X: Floats) -> Floats:
         """Evaluate on rows: (N, d) → (N,)."""
-        x = X[:, self.feature]
+        x = _column(X, self.feature)
         return np.maximum(x - self.knot if self.sign > 0 else self.knot - x, 0.0)
 
     def describe(self, names: Sequence[str]) -> str:
         """Return the term as people write it, h(u) being max(0, u)."""
-        name, knot = names[self.feature], f"{self.knot:.6g}"
+        name, knot = _name(names, self.feature), f"{self.knot:.6g}"
         if self.sign < 0:
             return f"h({knot} - {name})"
         return f"h({name} - {knot})" if self.knot >= 0 else f"h({name} + {-self.knot:.6g})"
@@ -86,8 +99,9 @@ class Min:
 
     def __post_init__(self) -> None:
         _require_distinct(self.hinges, "Min")
-        if len(self.slopes) != len(self.hinges) or not all(0 < slope < np.inf for slope in self.slopes):
-            raise DataError(f"Min takes one positive slope per hinge ({len(self.hinges)}), got {self.slopes}")
+        slopes = self.slopes if isinstance(self.slopes, (tuple, list)) else ()
+        if len(slopes) != len(self.hinges) or not all(isinstance(s, Real) and 0 < s < np.inf for s in slopes):
+            raise DataError(f"Min takes one positive slope per hinge ({len(self.hinges)}), got {shown(self.slopes)}")
 
     @property
     def features(self) -> tuple[int, ...]:
@@ -140,7 +154,28 @@ class Product:
         return "·".join(hinge.describe(names) for hinge in self.hinges)
 
 
+def _column(X: Any, feature: int) -> Floats:
+    """Return a column of rows (N, d)."""
+    rows = read_numbers(X, "X")
+    if rows.ndim != 2 or rows.shape[1] <= feature:
+        raise DataError(f"a term of feature {feature} takes rows with at least {feature + 1} columns, got {rows.shape}")
+    return rows[:, feature]
+
+
+def _name(names: Any, feature: int) -> str:
+    if not is_sequence(names) or not feature < len(names):
+        raise DataError(f"names must be those of the features, at least {feature + 1}, got {shown(names)}")
+    return str(names[feature])
+
+
+def _require_feature(feature: Any) -> None:
+    if not isinstance(feature, Integral) or feature < 0:
+        raise DataError(f"a term's feature must be the number of a column, counted from 0, got {shown(feature)}")
+
+
 def _require_distinct(hinges: tuple[Hinge, ...], kind: str) -> None:
+    if not isinstance(hinges, (tuple, list)) or not all(isinstance(hinge, Hinge) for hinge in hinges):
+        raise DataError(f"{kind} takes a tuple of Hinge terms, got {shown(hinges)}")
     features = [hinge.feature for hinge in hinges]
     if len(features) < 2 or len(set(features)) < len(features):
         raise DataError(f"{kind} combines hinges of two or more different features, got features {features}")
@@ -197,8 +232,10 @@ def term_from_dict(record: Mapping[str, Any]) -> Term:
     )
 
 
-def _frozen(values: ArrayLike, ndim: int) -> Floats:
-    array = np.array(values, dtype=np.float64, ndmin=ndim)
+def _frozen(values: ArrayLike, ndim: int, name: str) -> Floats:
+    array = np.array(read_numbers(values, name), ndmin=ndim)
+    if array.ndim != ndim:
+        raise DataError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
     array.setflags(write=False)
     return array
 
@@ -229,10 +266,17 @@ class Spline(FrozenArrays):
     feature_names: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "terms", tuple(self.terms))
-        object.__setattr__(self, "feature_names", tuple(self.feature_names))
-        object.__setattr__(self, "intercept", _frozen(self.intercept, 1))
-        coef = _frozen(self.coef, 2) if len(self.terms) else np.zeros((0, self.intercept.size))
+        for name in ("terms", "feature_names"):
+            values = getattr(self, name)
+            if not is_sequence(values):
+                raise DataError(f"{name} must be a tuple, got {shown(values)}")
+            object.__setattr__(self, name, tuple(values))
+        if not all(isinstance(term, Term) for term in self.terms):
+            raise DataError(f"terms must be Linear, Hinge, Min or Product, got {shown(self.terms)}")
+        if not all(isinstance(name, str) for name in self.feature_names):
+            raise DataError(f"feature_names must be texts, got {shown(self.feature_names)}")
+        object.__setattr__(self, "intercept", _frozen(self.intercept, 1, "intercept"))
+        coef = _frozen(self.coef, 2, "coef") if len(self.terms) else np.zeros((0, self.intercept.size))
         object.__setattr__(self, "coef", coef)
         if self.coef.shape != (len(self.terms), self.intercept.size):
             raise DataError(
@@ -251,8 +295,10 @@ class Spline(FrozenArrays):
         out = np.empty((X.shape[0], self.intercept.size))
         for start in range(0, X.shape[0], CHUNK):
             rows = slice(start, start + CHUNK)
-            np.matmul(self._basis(X[rows]).T, self.coef, out=out[rows])
-        out += self.intercept
+            # Rows so far out that the sum is beyond the range of floats get inf or NaN, as in any arithmetic.
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.matmul(self._basis(X[rows]).T, self.coef, out=out[rows])
+                out[rows] += self.intercept
         return out[:, 0] if out.shape[1] == 1 else out
 
     def basis(self, X: ArrayLike) -> Floats:
@@ -272,7 +318,7 @@ class Spline(FrozenArrays):
         return values
 
     def _rows(self, X: ArrayLike) -> Floats:
-        array = np.asarray(X, dtype=np.float64)
+        array = read_numbers(X, "X")
         if array.ndim != 2 or array.shape[1] != len(self.feature_names):
             raise DataError(
                 f"a spline of {len(self.feature_names)} features takes rows of shape "
@@ -292,7 +338,7 @@ class Spline(FrozenArrays):
     def _formula(self, output: int) -> str:
         parts = [f"{self.intercept[output]:.6g}"]
         for term, beta in zip(self.terms, self.coef[:, output], strict=True):
-            parts.append(f"{'+' if beta >= 0 else '-'} {abs(beta):.6g}·{term.describe(self.feature_names)}")
+            parts.append(f"{'+' if beta >= 0 else '-'} {abs(beta):.6g}·{printable(term.describe(self.feature_names))}")
         return " ".join(parts) if len(parts) <= 2 else "\n  ".join(parts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -307,6 +353,8 @@ class Spline(FrozenArrays):
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Spline:
         """Rebuild a spline from :meth:`to_dict`."""
+        if not isinstance(record, Mapping) or not {"terms", "intercept", "coef", "feature_names"} <= set(record):
+            raise DataError(f"a spline is rebuilt from the record that to_dict returns, got {shown(record)}")
         return cls(
             terms=tuple(term_from_dict(t) for t in record["terms"]),
             intercept=record["intercept"],

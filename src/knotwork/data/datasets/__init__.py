@@ -9,6 +9,9 @@ from __future__ import annotations
 from importlib.resources import as_file, files
 from typing import TYPE_CHECKING, Any, Literal
 
+from knotwork.errors import ParameterError
+from knotwork.parameters import shown
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -47,7 +50,7 @@ def load_wine_quality(colour: Literal["white", "red"] = "white") -> tuple[pd.Dat
     >>> X.shape, int(y.sum())
     ((1599, 11), 9012)
     """
-    if colour not in ("white", "red"):
-        raise ValueError(f"colour must be 'white' or 'red', got {colour!r}")
+    if not isinstance(colour, str) or colour not in ("white", "red"):
+        raise ParameterError(f"colour must be 'white' or 'red', got {shown(colour)}")
     frame = _read(f"winequality-{colour}.csv.gz", sep=";")
     return frame.drop(columns="quality"), frame["quality"]

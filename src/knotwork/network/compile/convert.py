@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from knotwork.network.chain import Chain, Conversion, build, placement, read_cha
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import require_piecewise_linear, spline_size
 from knotwork.network.resolve import Resolved, resolve
+from knotwork.parameters import Rule, checked, switch
 from knotwork.pwl.boxes import read_box
 from knotwork.pwl.through import Function, in_coordinates, inputs_of, outputs_of
 from knotwork.spline.model import Spline, knots_by_feature
@@ -24,6 +26,15 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+@checked(
+    activation=Rule("text, a module or None", lambda value: value is None or isinstance(value, (str, nn.Module))),
+    fold=switch(),
+    dtype=Rule("a floating dtype of torch or None", lambda value: any(value is dtype for dtype in (None, *FLOATS))),
+    tolerance=Rule("a number or None", lambda value: value is None or isinstance(value, Real)),
+)
 def to_network(
     model: Any,
     *,

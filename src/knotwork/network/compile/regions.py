@@ -16,6 +16,7 @@ from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 from knotwork.network.activations import require_one_slope
 from knotwork.network.chain import read_chain
+from knotwork.parameters import checked, seed, whole
 from knotwork.pwl.boxes import read_box
 from knotwork.pwl.cells import box_cell, cut
 from knotwork.pwl.pieces import Piece, Pieces
@@ -52,6 +53,7 @@ def activation_bends(activation: nn.Module) -> Bends:
     return Bends(np.array([0.0]), np.array([slope, 1.0]), np.zeros(2))
 
 
+@checked(samples=whole(1), random_state=seed())
 def from_network(net: nn.Module, box: Any, *, samples: int = 4096, random_state: int | None = None) -> Pieces:
     """Return the pieces of a network on a box: polytopes and the affine function on each.
 

@@ -11,6 +11,7 @@ from knotwork.network.activations import activation_rule
 from knotwork.network.compile.convert import own_activation, resolve_network, scaling_of
 from knotwork.network.compile.lattice import groups_of, step_widths
 from knotwork.network.compile.units import spline_units
+from knotwork.parameters import checked, switch
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.through import in_coordinates
 from knotwork.spline.model import Spline
@@ -40,6 +41,7 @@ class NetworkSize:
         return len(self.widths)
 
 
+@checked(fold=switch())
 def network_size(model: Any, activation: str | nn.Module | None = None, *, fold: bool = False) -> NetworkSize:
     """Count the hidden units and layers that ``to_network`` will make of a model; parameters as there.
 

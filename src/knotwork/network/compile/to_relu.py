@@ -20,6 +20,7 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import Chain, Conversion, Layer, build, flags_kept, placement, read_chain
 from knotwork.network.compile.interpolants import Curve, Interpolant, interpolate, smooth_curve
+from knotwork.parameters import checked, number, seed, whole
 from knotwork.pwl.boxes import affine_range, read_box
 
 
@@ -39,6 +40,7 @@ class ReluReport:
     pieces: tuple[int, ...]
 
 
+@checked(tolerance=number(), samples=whole(1), random_state=seed())
 def to_relu(
     net: nn.Module, box: Any, tolerance: float, *, samples: int = 4096, random_state: int | None = None
 ) -> ReluReport:

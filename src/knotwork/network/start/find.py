@@ -91,6 +91,10 @@ def _describe(activation: nn.Module) -> str:
 
 def find_head(model: nn.Module, head: str) -> nn.Module:
     """Return the submodule of that name, if there is one and it holds numbers."""
+    if not isinstance(model, nn.Module):
+        raise NetworkError(
+            f"init_head_ takes a torch network, got {type(model).__name__}; kw.to_network(model) makes one"
+        )
     try:
         module = model.get_submodule(head) if head else None
     except AttributeError:

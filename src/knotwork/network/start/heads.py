@@ -22,11 +22,13 @@ from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Layer, build
+from knotwork.network.limits import read_widths, require_room
 from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start, two_logits
 from knotwork.network.start.features import capture
 from knotwork.network.start.find import find_chain, find_head, require_own
 from knotwork.network.start.init import (
     CHECKED_ROWS,
+    START,
     carried_units,
     place_,
     require_options,
@@ -36,6 +38,7 @@ from knotwork.network.start.init import (
 )
 from knotwork.network.start.initial import spline_start
 from knotwork.network.train.targets import Target, read_target
+from knotwork.parameters import checked, seed, text, whole
 from knotwork.spline import model as terms
 from knotwork.spline.likelihood import indicators
 from knotwork.spline.logits import fit_logits
@@ -99,6 +102,10 @@ class HeadReport:
     note: str
 
 
+@checked(
+    **START, random_state=seed(), head=text(), outputs=whole(1).optional, max_features=whole(), max_rows=whole(),
+    batch_size=whole(), verbose=whole(),
+)  # fmt: skip
 def init_head_(
     model: nn.Module,
     head: str,
@@ -180,8 +187,9 @@ def init_head_(
         require_own(model, module, head)
         widths, outputs = tuple(m.out_features for m in linears[:-1]), linears[-1].out_features
     else:
-        linears, rule, widths = [], activation_rule("relu"), tuple(int(width) for width in hidden)
-        if not widths or min(widths) < 2:
+        linears, rule, widths = [], activation_rule("relu"), read_widths(hidden)
+        require_room(widths)
+        if min(widths) < 2:
             raise NetworkError(f"hidden must be widths of at least 2, one per layer, got {hidden!r}")
 
     start = time.perf_counter()

@@ -24,6 +24,7 @@ from knotwork.network.start.find import find_chain
 from knotwork.network.start.initial import spline_start
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.network.train.targets import Target, read_target, to_numpy
+from knotwork.parameters import checked, number, seed, text, whole
 from knotwork.spline.model import Spline
 
 # Rows on which the module is run to see that it computes the spline.
@@ -53,6 +54,14 @@ class InitReport:
     classes: tuple[Any, ...] | None = None
 
 
+# What both init_ and init_head_ take.
+START = {
+    "task": text(), "fill": text(), "max_terms": whole().optional, "max_degree": whole(), "penalty": number().optional,
+    "threshold": number().optional, "ridge": number().optional, "n_jobs": whole().optional,
+}  # fmt: skip
+
+
+@checked(**START, random_state=seed())
 def init_(
     module: nn.Module,
     X: Any,
@@ -102,9 +111,12 @@ def init_(
     found = find_chain(module)
     linears, rule, scaling = found.linears, found.rule, found.scaling
     rows, target = _read(X, y, linears, task)
-    weight = np.ones(len(rows)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != (len(rows),) or not np.isfinite(weight).all() or (weight <= 0).any():
-        raise NetworkError(f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape}")
+    weight = np.ones(len(rows)) if sample_weight is None else to_numpy(sample_weight, "sample_weight")
+    if weight.shape != (len(rows),) or not np.isfinite(weight.sum()) or (weight <= 0).any():
+        raise NetworkError(
+            f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape} and a sum of "
+            f"{weight.sum():g}"
+        )
     sample = Sample(rows, target.values, weight)
     widths, outputs = tuple(layer.out_features for layer in linears[:-1]), linears[-1].out_features
     names = tuple(f"x{k}" for k in range(rows.shape[1]))
@@ -150,7 +162,7 @@ def require_options(
     ridge: float | None,
 ) -> None:  # fmt: skip
     """Refuse options of a start that are out of range."""
-    for fine, text, got in (
+    for fine, rule, got in (
         (fill in FILLS, f"fill must be one of {', '.join(FILLS)}", fill),
         (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
         (not isinstance(max_degree, str) and max_degree >= 1, "max_degree must be at least 1", max_degree),
@@ -159,7 +171,7 @@ def require_options(
         (ridge is None or 0 <= ridge < np.inf, "ridge must be 0 or positive", ridge),
     ):
         if not fine:
-            raise NetworkError(f"{text}, got {got!r}")
+            raise NetworkError(f"{rule}, got {got!r}")
 
 
 def carried_units(spline: Spline, task: StartTask) -> tuple[int, ...]:
@@ -238,7 +250,7 @@ def _warn_of_scales(coordinates: Coordinates) -> None:
             f"the features' stds run from {scale.min():.3g} to {scale.max():.3g} and their means to "
             f"{centre.max():.3g}: the start is right, but training will be slow; standardise X first",
             ScaleWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -11,13 +11,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, read_array
 from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
 from knotwork.data.table import as_frame
-from knotwork.errors import NetworkError
+from knotwork.errors import NetworkError, one_line
 from knotwork.network.chain import Conversion, flags_kept, placement
 from knotwork.network.train.targets import Target, read_target, to_numpy
+from knotwork.parameters import shown
 
 # Rows of a loader that its coordinates are measured on.
 MEASURED_ROWS = 65_536
@@ -41,7 +42,7 @@ class Reader:
 
     def sample(self, rows: Floats, targets: NDArray[Any], weight: Any) -> Sample:
         """Check rows whose targets are read; those of weight zero count as if they were not there."""
-        weights = np.ones(len(rows)) if weight is None else to_numpy(weight).reshape(-1)
+        weights = np.ones(len(rows)) if weight is None else to_numpy(weight, "sample_weight").reshape(-1)
         sample = Sample(rows, targets, weights)
         require_rows(sample)
         if rows.shape[1] != self.features:
@@ -171,9 +172,11 @@ def count_outputs(net: nn.Module, rows: Floats) -> int:
     try:
         with flags_kept(net), torch.no_grad():
             out = net.eval()(two.to(device, dtype))
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise NetworkError(f"the network must take rows like X's, of shape (N, {rows.shape[1]}): {error}") from None
-    if not isinstance(out, Tensor) or out.ndim != 2:
+    except Exception as error:  # somebody's module may raise anything
+        raise NetworkError(
+            f"the network must take rows like X's, of shape (N, {rows.shape[1]}): {one_line(error)}"
+        ) from error
+    if not isinstance(out, Tensor) or out.ndim != 2 or len(out) != 2:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise NetworkError(f"the network must map (N, d) to (N, outputs), got {got} for 2 rows")
     return int(out.shape[1])
@@ -194,7 +197,7 @@ def like(target: Target, y: ArrayLike) -> NDArray[np.intp]:
     """Read labels as those of the training rows were read."""
     assert target.classes is not None
     places = {label: k for k, label in enumerate(target.classes)}
-    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    labels = read_array(y, "y", NetworkError)
     codes = [places.get(label, -1) for label in labels.reshape(-1).tolist()]
     if min(codes, default=0) < 0:
         raise NetworkError("the labels of the validation rows must be those of y, got others; leave those rows out")
@@ -229,7 +232,7 @@ def _is_loader(X: Any) -> bool:
 
 
 def _is_text(y: Any) -> bool:
-    return not isinstance(y, Tensor) and np.asarray(y).dtype.kind in "USO"
+    return read_array(y, "y", NetworkError).dtype.kind in "USO"
 
 
 def _read_again(batches: Iterable[Any]) -> Iterator[tuple[Any, Any, Any]]:
@@ -258,7 +261,7 @@ def _given_by_loader(
     labels: list[NDArray[Any]] = []
     for X, y, weights in _read_again(batches):
         count += 1
-        labels.append(y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y))
+        labels.append(read_array(y, "y", NetworkError))
         if rows < MEASURED_ROWS:
             first.append((X, y, weights))
             rows += len(X)
@@ -279,7 +282,7 @@ def _read_validation(validation: Any, reader: Reader) -> Sample:
     elif isinstance(validation, float | int) or not _is_loader(validation):
         raise NetworkError(
             f"validation must be (X, y), or a loader; where X is no loader, it may be a share of its rows; got "
-            f"{validation!r}"
+            f"{shown(validation)}"
         )
     else:
         sample = _joined([reader.read(*parts) for parts in _read_again(validation)])

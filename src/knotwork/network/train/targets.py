@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, read_array, read_numbers
 from knotwork.errors import NetworkError
 
 TASKS = ("auto", "regression", "classification")
@@ -44,13 +42,13 @@ def read_target(y: Any, outputs: int, task: str = "auto") -> Target:
     """
     if task not in TASKS:
         raise NetworkError(f"task must be one of {', '.join(map(repr, TASKS))}, got {task!r}")
-    labels = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
+    labels = read_array(y, "y", NetworkError)
     if task == "auto":
         task = "classification" if _looks_like_classes(labels, outputs) else "regression"
     if task == "regression":
         try:
             numbers = labels.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise NetworkError("y of a regression must be numbers, got text; pass task='classification'") from None
         return Target(task, numbers[:, None] if numbers.ndim == 1 else numbers)
     return _read_classes(labels, outputs)
@@ -85,8 +83,6 @@ def _read_classes(labels: NDArray[Any], outputs: int) -> Target:
     return Target("classification", np.searchsorted(present, labels).astype(np.intp), tuple(present.tolist()))
 
 
-def to_numpy(values: Any) -> Floats:
+def to_numpy(values: Any, what: str = "X") -> Floats:
     """Return rows, a tensor or an array, as float64."""
-    if isinstance(values, Tensor):
-        values = values.detach().to("cpu", torch.float64).numpy()
-    return np.asarray(values, dtype=np.float64)
+    return read_numbers(values, what, NetworkError)

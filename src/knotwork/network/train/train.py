@@ -26,6 +26,7 @@ from knotwork.network.train.optimiser import Factory
 from knotwork.network.train.randomness import global_generator
 from knotwork.network.train.reading import Given, Loader, read_given, row_dtype
 from knotwork.network.train.rows import Part, Rows, Stream
+from knotwork.parameters import checked, is_number, number, place, seed, shown, switch, text, whole
 from knotwork.progress import epoch_progress
 
 # An epoch that leaves the validation loss this share above the best is undone, where the rows can tell.
@@ -49,6 +50,11 @@ class Epoch:
 Callback = Callable[[Epoch], bool | None]
 
 
+@checked(
+    task=text(), label_smoothing=number(), patience=whole().optional, epochs=whole(), batch_size=whole(),
+    learning_rate=number(), weight_decay=number(), warmup=number(), l1=number(), dropout=number(), average=number(),
+    standardise=switch(), checkpoint=place().optional, random_state=seed(), verbose=whole(),
+)  # fmt: skip
 @torch.inference_mode(False)  # the caller may be inside it, or inside no_grad
 @torch.enable_grad()
 def train(
@@ -141,12 +147,12 @@ def train(
     _require_network(net)
     _require_options(options, setback, loss, label_smoothing, optimizer, callbacks)
     file = None if checkpoint is None else Checkpoint(checkpoint)
-    seed = file.seed() if file is not None and random_state is None else None
-    if seed is None:
-        seed = int(np.random.default_rng(random_state).integers(2**31))
+    drawn = file.seed() if file is not None and random_state is None else None
+    if drawn is None:
+        drawn = int(np.random.default_rng(random_state).integers(2**31))
     dtype, device = placement(net)
-    with global_generator(seed, device) if y is None else nullcontext():  # loaders draw from it
-        given = read_given(net, X, y, sample_weight, validation, seed, task, own_loss=loss is not None)
+    with global_generator(drawn, device) if y is None else nullcontext():  # loaders draw from it
+        given = read_given(net, X, y, sample_weight, validation, drawn, task, own_loss=loss is not None)
         _require_batches(net, given, batch_size)
     options = replace(options, setback=_setback(setback, given))
     goal = _loss_of(given, loss, label_smoothing)
@@ -170,7 +176,7 @@ def train(
                     _training(given, goal, inside.coordinates, device, *takes),
                     Part.of(given.validation, goal, inside.coordinates, device, *takes),
                     options,
-                    seed=seed,
+                    seed=drawn,
                     loss=goal,
                     unit=goal.unit(inside.coordinates),
                     report=_report(show, callbacks, inside),
@@ -249,27 +255,29 @@ def _require_options(
     options: TrainOptions, setback: Any, loss: Any, smoothing: float, optimizer: Any, callbacks: Any
 ) -> None:
     """Refuse options that are out of range."""
-    judged = None if setback == "auto" else setback
+    judged = None if isinstance(setback, str) and setback == "auto" else setback
     patience = options.patience
+    undone = judged is None or (is_number(judged) and judged >= 0)
+    called = isinstance(callbacks, list | tuple) and all(map(callable, callbacks))
     for fine, rule, got in (
         (options.epochs >= 0, "epochs must be at least 0", options.epochs),
         (options.batch_size >= 1, "batch_size must be at least 1", options.batch_size),
-        (0 < options.learning_rate < np.inf, "learning_rate must be positive", options.learning_rate),
-        (0 <= options.weight_decay < np.inf, "weight_decay must be 0 or positive", options.weight_decay),
+        (options.learning_rate > 0, "learning_rate must be positive", options.learning_rate),
+        (options.weight_decay >= 0, "weight_decay must be 0 or positive", options.weight_decay),
         (0 <= options.warmup < 1, "warmup must be at least 0 and less than 1", options.warmup),
-        (0 <= options.l1 < np.inf, "l1 must be 0 or positive", options.l1),
+        (options.l1 >= 0, "l1 must be 0 or positive", options.l1),
         (0 <= options.dropout < 1, "dropout must be at least 0 and less than 1", options.dropout),
-        (0 <= options.average < np.inf, "average must be 0 or positive", options.average),
+        (options.average >= 0, "average must be 0 or positive", options.average),
         (patience is None or patience >= 1, "patience must be at least 1, or None", patience),
-        (judged is None or 0 <= judged < np.inf, "setback must be 0 or positive, None or 'auto'", setback),
+        (undone, "setback must be 0 or positive, None or 'auto'", setback),
         (0 <= smoothing < 1, "label_smoothing must be at least 0 and less than 1", smoothing),
         (loss is None or callable(loss), "loss must be a function of prediction and target", loss),
         (loss is None or smoothing == 0, "label_smoothing must be 0 with a loss of your own", smoothing),
         (optimizer is None or callable(optimizer), "optimizer must be a function from parameters to one", optimizer),
-        (not callable(callbacks) and all(map(callable, callbacks)), "callbacks must be a list of functions", callbacks),
+        (called, "callbacks must be a list of functions", callbacks),
     ):  # fmt: skip
         if not fine:
-            raise NetworkError(f"{rule}, got {got!r}")
+            raise NetworkError(f"{rule}, got {shown(got)}")
 
 
 def _require_batches(net: nn.Module, given: Given, batch_size: int) -> None:
