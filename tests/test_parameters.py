@@ -25,7 +25,7 @@ def net():
     ("call", "message"),
     [
         (lambda: kw.train(net(), X, Y, learning_rate=float("nan")), "learning_rate must be a positive, finite number"),
-        (lambda: kw.train(net(), X, Y, epochs=1.5), "epochs must be a whole number, got 1.5"),
+        (lambda: kw.train(net(), X, Y, epochs=1.5), "epochs must be a whole number of at least 0, got 1.5"),
         (lambda: kw.train(net(), X, Y, dropout=1.0), "dropout must be .* less than 1, got 1.0"),
         (lambda: kw.train(net(), X, Y, patience=0), "patience must be a whole number of at least 1 or None, got 0"),
         (lambda: kw.train(net(), X, Y, random_state="a"), "random_state must be a whole number from 0"),
@@ -65,7 +65,7 @@ def test_a_refusal_leaves_a_network_as_it_was():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: kw.train(net(), X, Y, validation=(X,)), "a pair .*, got 1 parts"),
+        (lambda: kw.train(net(), X, Y, validation=(X,)), "a loader must yield batches .*, got ndarray"),
         (lambda: kw.train(net(), X, Y, validation=2.0), "validation must be a share between 0 and 1"),
         (lambda: kw.train(net(), None, Y), "X must have shape"),
         (lambda: kw.train(net(), X, X + 1j), "y must hold numbers or labels, got complex128"),

@@ -695,8 +695,8 @@ def test_weights_that_are_computed_are_trained_as_they_are(data, prepare):
     (lambda X, y: {"validation": [X[:, :1], y]}, r"shape \(N, 4\) like X, got \(400, 1\)"),
     (lambda X, y: {"validation": (X, np.c_[y, -y])}, "as many columns as y"),
     (lambda X, y: {"sample_weight": np.zeros(len(y))}, "not all zero"),
-    (lambda X, y: {"epochs": -1}, "epochs must be at least 0, got -1"),
-    (lambda X, y: {"batch_size": 0}, "batch_size must be at least 1, got 0"),
+    (lambda X, y: {"epochs": -1}, "epochs must be a whole number of at least 0, got -1"),
+    (lambda X, y: {"batch_size": 0}, "batch_size must be a whole number of at least 1, got 0"),
 ])  # fmt: skip
 def test_rows_and_options_that_do_not_fit_are_refused(data, change, message):
     X, y = data

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import knotwork as kw
-from knotwork.errors import NetworkError
+from knotwork.errors import KnotworkError, NetworkError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(401, 4)) * [1.0, 100.0, 0.01, 1.0] + [0.0, 1e3, 0.0, 5.0]
@@ -131,7 +131,7 @@ def test_codes_and_other_columns_reach_a_loss_as_they_are():
 def test_losses_that_cannot_be_trained_with_are_refused(loss, message):
     net = mlp()
     before = copy.deepcopy(net.state_dict())
-    with pytest.raises(NetworkError, match=message):
+    with pytest.raises(KnotworkError, match=message):
         kw.train(net, Z, PRICE, loss=loss, epochs=1)
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
@@ -165,7 +165,7 @@ def test_what_makes_no_optimiser_is_refused(factory, message):
     if message is None:
         assert len(kw.train(mlp(), Z, PRICE, optimizer=factory, epochs=1)) == 2
         return
-    with pytest.raises(NetworkError, match=message):
+    with pytest.raises(KnotworkError, match=message):
         kw.train(mlp(), Z, PRICE, optimizer=factory, epochs=1)
 
 
@@ -188,7 +188,7 @@ def test_callbacks_see_every_epoch_and_may_end_the_training(make):
 
 def test_callbacks_must_be_a_list_of_functions():
     for wrong in (print, [3]):
-        with pytest.raises(NetworkError, match="callbacks must be a list of functions"):
+        with pytest.raises(KnotworkError, match="callbacks must be a list of functions"):
             kw.train(mlp(), Z, PRICE, callbacks=wrong)
 
 
@@ -362,7 +362,7 @@ def test_rows_of_weight_zero_are_not_there():
     {"average": -1.0}, {"weight_decay": -1.0}, {"label_smoothing": 1.0},
 ])  # fmt: skip
 def test_options_out_of_range_are_refused(change):
-    with pytest.raises(NetworkError, match=next(iter(change))):
+    with pytest.raises(KnotworkError, match=next(iter(change))):
         kw.train(mlp(), Z, PRICE, **change)
 
 

@@ -121,6 +121,8 @@ def read_given(
     require_weights(sample)
     weighted = bool(np.ptp(sample.weight) > 0)
     if isinstance(validation, float | int):
+        if not 0 < validation < 1:
+            raise NetworkError(f"validation must be a share between 0 and 1, or a pair (X, y), got {shown(validation)}")
         held = held_out(sample.X, validation, seed)
         judges = sample.take(held) if held.any() else sample
         return Given(sample.take(~held), judges, reader.target, reader.outputs, False, weighted)

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.data.coordinates import Coordinates
-from knotwork.errors import NetworkError
+from knotwork.errors import NetworkError, ParameterError
 from knotwork.network.chain import flags_kept, placement
 from knotwork.network.train.checkpoint import Checkpoint
 from knotwork.network.train.history import History
@@ -26,7 +26,7 @@ from knotwork.network.train.optimiser import Factory
 from knotwork.network.train.randomness import global_generator
 from knotwork.network.train.reading import Given, Loader, read_given, row_dtype
 from knotwork.network.train.rows import Part, Rows, Stream
-from knotwork.parameters import checked, is_number, number, place, seed, shown, switch, text, whole
+from knotwork.parameters import checked, is_number, number, place, positive, seed, shown, switch, text, whole
 from knotwork.progress import epoch_progress
 
 # An epoch that leaves the validation loss this share above the best is undone, where the rows can tell.
@@ -51,9 +51,9 @@ Callback = Callable[[Epoch], bool | None]
 
 
 @checked(
-    task=text(), label_smoothing=number(), patience=whole().optional, epochs=whole(), batch_size=whole(),
-    learning_rate=number(), weight_decay=number(), warmup=number(), l1=number(), dropout=number(), average=number(),
-    standardise=switch(), checkpoint=place().optional, random_state=seed(), verbose=whole(),
+    task=text(), label_smoothing=number(0, 1), patience=whole(1).optional, epochs=whole(0), batch_size=whole(1),
+    learning_rate=positive(), weight_decay=number(0), warmup=number(0, 1), l1=number(0), dropout=number(0, 1),
+    average=number(0), standardise=switch(), checkpoint=place().optional, random_state=seed(), verbose=whole(),
 )  # fmt: skip
 @torch.inference_mode(False)  # the caller may be inside it, or inside no_grad
 @torch.enable_grad()
@@ -145,7 +145,7 @@ def train(
         warmup=warmup, l1=l1, dropout=dropout, patience=patience, average=average,
     )  # fmt: skip
     _require_network(net)
-    _require_options(options, setback, loss, label_smoothing, optimizer, callbacks)
+    _require_options(setback, loss, label_smoothing, optimizer, callbacks)
     file = None if checkpoint is None else Checkpoint(checkpoint)
     drawn = file.seed() if file is not None and random_state is None else None
     if drawn is None:
@@ -251,33 +251,20 @@ def _require_network(net: Any) -> None:
         )
 
 
-def _require_options(
-    options: TrainOptions, setback: Any, loss: Any, smoothing: float, optimizer: Any, callbacks: Any
-) -> None:
-    """Refuse options that are out of range."""
+def _require_options(setback: Any, loss: Any, smoothing: float, optimizer: Any, callbacks: Any) -> None:
+    """Refuse options that no rule of one parameter covers."""
     judged = None if isinstance(setback, str) and setback == "auto" else setback
-    patience = options.patience
     undone = judged is None or (is_number(judged) and judged >= 0)
     called = isinstance(callbacks, list | tuple) and all(map(callable, callbacks))
     for fine, rule, got in (
-        (options.epochs >= 0, "epochs must be at least 0", options.epochs),
-        (options.batch_size >= 1, "batch_size must be at least 1", options.batch_size),
-        (options.learning_rate > 0, "learning_rate must be positive", options.learning_rate),
-        (options.weight_decay >= 0, "weight_decay must be 0 or positive", options.weight_decay),
-        (0 <= options.warmup < 1, "warmup must be at least 0 and less than 1", options.warmup),
-        (options.l1 >= 0, "l1 must be 0 or positive", options.l1),
-        (0 <= options.dropout < 1, "dropout must be at least 0 and less than 1", options.dropout),
-        (options.average >= 0, "average must be 0 or positive", options.average),
-        (patience is None or patience >= 1, "patience must be at least 1, or None", patience),
         (undone, "setback must be 0 or positive, None or 'auto'", setback),
-        (0 <= smoothing < 1, "label_smoothing must be at least 0 and less than 1", smoothing),
         (loss is None or callable(loss), "loss must be a function of prediction and target", loss),
         (loss is None or smoothing == 0, "label_smoothing must be 0 with a loss of your own", smoothing),
         (optimizer is None or callable(optimizer), "optimizer must be a function from parameters to one", optimizer),
         (called, "callbacks must be a list of functions", callbacks),
-    ):  # fmt: skip
+    ):
         if not fine:
-            raise NetworkError(f"{rule}, got {shown(got)}")
+            raise ParameterError(f"{rule}, got {shown(got)}")
 
 
 def _require_batches(net: nn.Module, given: Given, batch_size: int) -> None:
