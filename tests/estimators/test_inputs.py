@@ -119,7 +119,7 @@ def test_devices_that_are_not_there():
 def test_networks_that_do_not_take_the_rows():
     net = nn.Sequential(nn.Linear(5, 3), nn.ReLU(), nn.Linear(3, 1))
     before = [p.clone() for p in net.parameters()]
-    with pytest.raises(NetworkError, match="must take rows like X's, of shape .N, 3.: "):
+    with pytest.raises(NetworkError, match=r"must take rows like X's, of shape .N, 3.: "):
         kw.train(net, X, Y, epochs=1)
     assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
 
