@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from knotwork.arrays import Floats, read_numbers
 from knotwork.data.split import row_numbers
 from knotwork.errors import NetworkError
+from knotwork.network import ready
 from knotwork.network.activations import Kind, require_one_slope
 from knotwork.network.chain import Chain, Layer, build, placement, read_chain
 from knotwork.network.limits import MAX_LAYERS, read_widths, require_room
@@ -154,27 +155,37 @@ def reshape_chain(
         if width < need:
             raise NetworkError(f"hidden layer {k} needs a width of at least {need} to hold the function, got {width}")
     require_room((chain.layers[0].weight.shape[1], *widths, len(chain.output.bias)))
-    rows = _rows_made_up(chain.layers[0], rng) if X is None else _rows(chain, X)
     longer = _lengthen(chain, len(widths) - len(chain.hidden), by_units)
+    if X is None:
+        rows = seen = _rows_made_up(chain.layers[0], rng)
+    else:
+        rows, seen = _rows(chain, X)
     # Units placed by guess bend early, so that they are active on some rows even if the guess misses the data.
-    return _fill(longer, widths, fill, rows, 0.5 if X is None else 0.8, rng)
+    grown = _fill(longer, widths, fill, rows, 0.5 if X is None else 0.8, rng)
+    return ready.ready_chain(grown, seen)
 
 
-def _rows(chain: Chain, X: ArrayLike) -> Tensor:
-    """Return some of the rows, as the first hidden layer sees them."""
+def _rows(chain: Chain, X: ArrayLike) -> tuple[Tensor, Tensor]:
+    """Return a few rows, to place units by, and more of them, to scale units by; as the first layer sees them."""
     matrix = read_numbers(X, "X", NetworkError)
     if matrix.ndim != 2 or matrix.shape[1] != chain.inputs or len(matrix) == 0:
         raise NetworkError(f"X must have shape (N, {chain.inputs}), got {matrix.shape}")
     if not np.isfinite(matrix).all():
         raise NetworkError("X must be finite, got NaN or inf; leave those rows out")
     # Distinct rows: what is placed does not depend on the order of the rows or on how often one is repeated.
+    few = more = matrix
     if len(matrix) > MAX_ROWS:
         numbers = row_numbers(matrix, seed=0)
         distinct = np.unique(numbers)
         if distinct.size > MAX_ROWS:
-            matrix = matrix[numbers < distinct[MAX_ROWS]]
-    matrix = np.unique(matrix, axis=0)
-    return torch.from_numpy(np.ascontiguousarray(chain.coordinates.features(matrix)))
+            few = matrix[numbers < distinct[MAX_ROWS]]
+        if distinct.size > ready.MAX_ROWS:
+            more = matrix[numbers < distinct[ready.MAX_ROWS]]
+
+    def seen(part: Floats) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(chain.coordinates.features(np.unique(part, axis=0))))
+
+    return seen(few), seen(more)
 
 
 def _rows_made_up(layer: Layer, rng: np.random.Generator) -> Tensor:
