@@ -10,7 +10,7 @@ and 30 epochs:
 
 reshape      kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y)), (64, 64), X=X)
 init_        kw.init_ on an nn.Sequential with a kw.Scaling at both ends
-with_spline  kw.with_spline of a random nn.Sequential with a kw.Scaling in front, and the same MarsRegressor
+with_spline  kw.with_spline of a random nn.Sequential and the same MarsRegressor
 random       PyTorch's own random weights on standardised rows and responses
 
 each with Adam at 1e-3 and 3e-3 and with SGD (momentum 0.9, rate 0.01). The loss is the mean squared error; for SGD it
@@ -73,7 +73,7 @@ def network(start: str, X: np.ndarray, y: np.ndarray, seed: int) -> nn.Module:
     if start == "reshape":
         return kw.reshape(kw.to_network(kw.MarsRegressor(n_jobs=1).fit(X, y)), WIDTHS, X=X, random_state=seed)
     if start == "with_spline":
-        return kw.with_spline(nn.Sequential(first, *layers(X.shape[1])), kw.MarsRegressor(n_jobs=1).fit(X, y))
+        return kw.with_spline(nn.Sequential(*layers(X.shape[1])), kw.MarsRegressor(n_jobs=1).fit(X, y))
     net = nn.Sequential(first, *layers(X.shape[1]), last)
     if start == "init_":
         kw.init_(net, X, y, random_state=seed, n_jobs=1)

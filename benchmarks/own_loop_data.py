@@ -15,6 +15,8 @@ friedman      5000 × 10, made up: Friedman's first function, columns in units o
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 import real_data
@@ -32,6 +34,7 @@ UNITS: dict[str, tuple[dict[int, float], float]] = {
 }  # fmt: skip
 
 
+@lru_cache(maxsize=1)
 def load(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Return X (N, d) and y (N,) of one of the tables, or of any other of ``real_data``."""
     if name == "sales":

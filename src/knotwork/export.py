@@ -280,7 +280,7 @@ def _graph(subject: _Subject, dtype: Precision) -> Any:
         name = nodes.affine(name, *layer) if isinstance(layer, tuple) else nodes.activation(name, layer)
     if c is not None:
         back = c.inverse
-        name = nodes.scaling(name, back.y_centre, np.full(subject.outputs, back.y_scale))
+        name = nodes.scaling(name, back.y_centre, back.y_scale)
     nodes.rename_last(subject.output)
     graph = helper.make_graph(
         nodes.nodes,

@@ -11,6 +11,7 @@ from torch import nn
 import knotwork as kw
 from knotwork import Hinge, Linear, Spline, deepen, reshape, widen
 from knotwork.errors import NetworkError
+from knotwork.network.chain import read_chain
 from tests.network.compile.test_convert import DOUBLE, SINGLE, cases, run
 
 # Layers are found by their places in a folded network; tests of the scaling say fold=False.
@@ -88,13 +89,15 @@ def test_growth_leaves_the_function_the_dtype_and_the_old_network_alone(growth):
 
     added = len(widths) - 1
     curve = any(isinstance(m, nn.Softplus) for m in net)
-    assert grown.conversion.bound == net.conversion.bound + curve * added * SOFTPLUS_LINE
+    scale = read_chain(net).coordinates.y_scale
+    line = curve * added * SOFTPLUS_LINE * scale
+    assert grown.conversion.bound == pytest.approx(net.conversion.bound + line.max(), rel=1e-12)
     precision = DOUBLE if next(net.parameters()).dtype == torch.float64 else 4 * SINGLE
     points = case.X if precision == DOUBLE else case.X.astype(np.float32).astype(np.float64)
     # Softplus carries a value as the difference of two numbers that are not small.
-    rounding = precision * (size_of_parts(net, points) + curve * added)
+    rounding = precision * (size_of_parts(net, points) + curve * added * scale)
     error = np.abs(run(grown, points) - run(net, points))
-    assert (error <= curve * added * SOFTPLUS_LINE + rounding).all()
+    assert (error <= line + rounding).all()
 
 
 @pytest.mark.parametrize("activation", CARRYING)

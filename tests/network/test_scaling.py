@@ -222,7 +222,7 @@ def test_what_is_read_back_is_what_was_built(case):
     np.testing.assert_array_equal(c.x_centre, net[0].centre)
     np.testing.assert_array_equal(c.x_scale, net[0].scale)
     np.testing.assert_allclose(c.y_scale, 1 / net[-1].scale, rtol=1e-15)
-    np.testing.assert_allclose(c.y_centre, -net[-1].centre * c.y_scale, rtol=1e-15)
+    np.testing.assert_allclose(c.y_centre, -net[-1].centre.numpy() * c.y_scale, rtol=1e-15)
 
 
 def test_functions_that_take_networks_take_them_with_scaling():

@@ -20,23 +20,23 @@ MIN_STD = 1e-300
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Means and stds of features, (d,) each, and of responses: means (p,), one scale for all."""
+    """Means and stds of features, (d,) each, and of responses, (p,) each; one number is the std of all responses."""
 
     x_centre: Floats
     x_scale: Floats
     y_centre: Floats
-    y_scale: float
+    y_scale: Floats
 
     def __post_init__(self) -> None:
         for name in ("x_centre", "x_scale", "y_centre"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=np.float64))
+        scale = np.broadcast_to(np.asarray(self.y_scale, dtype=np.float64), self.y_centre.shape)
+        object.__setattr__(self, "y_scale", scale.copy())
 
     @classmethod
     def of(cls, X: Floats, y: Floats, weight: Floats | None = None) -> Coordinates:
-        """Measure rows X (N, d), y (N, p); responses share one scale, so that their errors add as they are."""
-        x_centre, x_scale = mean_and_std(X, weight)
-        y_centre, y_scale = mean_and_std(y, weight)
-        return cls(x_centre, x_scale, y_centre, float(np.sqrt(np.mean(np.square(y_scale)))))
+        """Measure rows X (N, d), y (N, p)."""
+        return cls(*mean_and_std(X, weight), *mean_and_std(y, weight))
 
     @classmethod
     def at_data(cls, X: Floats, y: Floats, weight: Floats | None = None) -> Coordinates:
@@ -45,14 +45,12 @@ class Coordinates:
         Differences of data values that lie together are exact: data that are moved look the same in these coordinates,
         bit for bit, and so do data times a power of two.
         """
-        x_centre, x_scale = value_and_std(X, weight)
-        y_centre, y_scale = value_and_std(y, weight)
-        return cls(x_centre, x_scale, y_centre, float(np.sqrt(np.mean(np.square(y_scale)))))
+        return cls(*value_and_std(X, weight), *value_and_std(y, weight))
 
     @classmethod
     def of_features(cls, centre: Floats, scale: Floats, outputs: int) -> Coordinates:
         """Coordinates that leave the responses as they are."""
-        return cls(centre, scale, np.zeros(outputs), 1.0)
+        return cls(centre, scale, np.zeros(outputs), np.ones(outputs))
 
     @classmethod
     def identity(cls, features: int, outputs: int) -> Coordinates:
@@ -78,8 +76,7 @@ class Coordinates:
 
     def with_outputs(self, gain: Floats, shift: Floats) -> Coordinates:
         """Return the coordinates of the responses gain·y + shift, (p,) each."""
-        common = float(np.sqrt(np.mean(np.square(gain))))
-        return replace(self, y_centre=self.y_centre * gain + shift, y_scale=self.y_scale * common)
+        return replace(self, y_centre=self.y_centre * gain + shift, y_scale=self.y_scale * gain)
 
     def relative_to(self, other: Coordinates) -> Coordinates:
         """Return r with r.features(other.features(X)) = self.features(X), and likewise for responses.

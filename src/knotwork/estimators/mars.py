@@ -146,7 +146,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
             spline = fitted.spline
             spline = replace(spline, intercept=spline.intercept * scale, coef=spline.coef * scale)
             c = fitted.coordinates
-            c = replace(c, y_centre=c.y_centre * scale, y_scale=float(np.sqrt(np.mean(np.square(scale)))))
+            c = replace(c, y_centre=c.y_centre * scale, y_scale=c.y_scale * scale)
             fitted = replace(fitted, spline=spline, coordinates=c)
         self.fit_ = at_rows(fitted, kept)
         self.encoder_ = encoder

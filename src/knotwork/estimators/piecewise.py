@@ -19,7 +19,7 @@ from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxaffine import FitRules, Rows
 from knotwork.pwl.maxsum import MaxSum
 from knotwork.pwl.selection import PiecewiseFit
-from knotwork.pwl.through import in_coordinates, with_outputs
+from knotwork.pwl.through import in_coordinates
 
 
 class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
@@ -49,11 +49,11 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         sizes, errors = [], []
         for target in targets.T[:, :, None]:  # each in coordinates of its own
             y_centre, y_scale = value_and_std(target, weight)
-            c = replace(coordinates, y_centre=y_centre, y_scale=float(y_scale[0]))
+            c = replace(coordinates, y_centre=y_centre, y_scale=y_scale)
             fitted, tried, error = self._fit_output(Rows(Z, c.responses(target)[:, 0], weight, orders), held, rules)
             own = self._function(fitted)
             functions.append(in_coordinates(own, c.inverse))
-            standardised.append(with_outputs(own, np.array([c.y_scale / coordinates.y_scale]), np.zeros(1)))
+            standardised.append(own)
             sizes.append(tuple(tried))
             errors.append(tuple(error))
         self.pwl_ = functions[0] if len(functions) == 1 else functions[0].stack(functions)

@@ -114,7 +114,7 @@ def inward(net: nn.Sequential, c: Coordinates) -> nn.Sequential:
 def train_through(net: nn.Sequential, data: Split, options: TrainOptions, seed: int) -> Trained:
     """Train for all epochs, no early end, and watch the test error."""
     c = Coordinates.of(data.train.x, data.train.y)
-    unit = c.y_scale**2
+    unit = float(c.y_scale.item() ** 2)
 
     def standardised(rows: Rows) -> Part:
         return tensors(Rows(c.features(rows.x), c.responses(rows.y)))

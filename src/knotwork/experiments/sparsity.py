@@ -50,7 +50,7 @@ def errors(plan: Plan, data: str, seed: int, penalty: str) -> dict[str, Any]:
         "penalty": penalty, "small_before": _share_small(trained.before), "small": small / total,
         "train": trained.train[-1], "last": trained.test[-1],
         "best": trained.test[int(np.argmin(trained.validation))],
-        "thinned": float(squared_errors(thinned, test).mean()) * c.y_scale**2,
+        "thinned": float(squared_errors(thinned, test).mean()) * c.y_scale.item() ** 2,
     }  # fmt: skip
 
 

@@ -59,7 +59,7 @@ def export_network(chain: Chain) -> dict[str, Any]:
         "centre": c.x_centre.tolist(),
         "scale": c.x_scale.tolist(),
         "outputCentre": c.y_centre.tolist(),
-        "outputScale": c.y_scale,
+        "outputScale": c.y_scale.tolist(),
         "layers": [
             {"weight": _bytes(layer.weight.numpy(), kind), "bias": _bytes(layer.bias.numpy(), kind), "activation": act}
             for layer, act in layers

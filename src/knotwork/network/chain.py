@@ -58,7 +58,8 @@ class Layer:
 
     def to_responses(self, c: Coordinates) -> Layer:
         """Return the map to c.responses(y) that this one is to y."""
-        return Layer(self.weight / c.y_scale, (self.bias - torch.from_numpy(c.y_centre)) / c.y_scale)
+        scale = torch.from_numpy(c.y_scale)
+        return Layer(self.weight / scale[:, None], (self.bias - torch.from_numpy(c.y_centre)) / scale)
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Conversion:
     def in_coordinates(self, c: Coordinates) -> Conversion:
         """Return the same in other coordinates of inputs and outputs."""
         box = None if self.box is None else torch.from_numpy(c.features(self.box.numpy()))
-        return replace(self, bound=self.bound / c.y_scale, box=box)
+        return replace(self, bound=self.bound / float(c.y_scale.min()), box=box)
 
 
 @dataclass(frozen=True)
@@ -179,8 +180,8 @@ def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device |
     if chain.scaling is not None:
         c, back = chain.scaling, chain.scaling.inverse
         modules.insert(0, Scaling(c.x_centre, c.x_scale).to(device, dtype))
-        if c.y_scale != 1 or c.y_centre.any():
-            modules.append(Scaling(back.y_centre, np.full(chain.outputs, back.y_scale)).to(device, dtype))
+        if (c.y_scale != 1).any() or c.y_centre.any():
+            modules.append(Scaling(back.y_centre, back.y_scale).to(device, dtype))
     net = nn.Sequential(*modules)
     net.conversion = chain.conversion  # type: ignore[assignment]
     return net
@@ -321,18 +322,18 @@ def scaling_coordinates(x: Scaling | None, y: Scaling | None, inputs: int, outpu
     if x is not None:
         c = replace(c, x_centre=x.centre.cpu().numpy(), x_scale=x.scale.cpu().numpy())
     if y is not None:
-        scale = 1 / float(y.scale[0])
+        scale = 1 / y.scale.cpu().numpy()
         c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale)
     return c
 
 
 def without_scaling(working: list[nn.Module]) -> tuple[list[nn.Module], Scaling | None, Scaling | None]:
-    """Split a Scaling at either end off; the last must have one scale for all outputs."""
+    """Split a Scaling at either end off."""
     x = y = None
     if len(working) > 1 and isinstance(working[0], Scaling):
         x, working = working[0], working[1:]
     last = working[-1] if len(working) > 1 else None
-    if isinstance(last, Scaling) and bool((last.scale == last.scale[0]).all()):
+    if isinstance(last, Scaling):
         y, working = last, working[:-1]
     return working, x, y
 

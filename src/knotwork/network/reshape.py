@@ -224,7 +224,9 @@ def _lengthen(chain: Chain, layers: int, by_units: bool) -> Chain:
     unfold = rule.line * torch.cat([eye, -eye], dim=1)  # from the two units back to the output
     zero = torch.zeros(len(out.bias), dtype=torch.float64)
     hidden += [Layer(torch.cat([unfold, -unfold]), torch.cat([zero, zero]))] * (layers - 1)
-    conversion = replace(chain.conversion, bound=chain.conversion.bound + layers * rule.line_error)
+    # The error is one of the layers' own coordinates.
+    added = layers * rule.line_error * float(chain.coordinates.y_scale.max())
+    conversion = replace(chain.conversion, bound=chain.conversion.bound + added)
     return replace(chain.with_layers([*hidden, Layer(unfold, zero)]), conversion=conversion)
 
 

@@ -45,10 +45,5 @@ def _box_of_inputs(box: Floats, inputs: Inputs) -> torch.Tensor:
 
 def chain_with_outputs(chain: Chain, gain: Floats, shift: Floats) -> Chain:
     """Return the chain that computes gain·f + shift, output by output: (p,) each, gains positive."""
-    c = chain.coordinates
-    scaling = c.with_outputs(gain, shift)
-    # There is one scale for all outputs; what differs goes into the last layer.
-    own = torch.from_numpy(gain * c.y_scale / scaling.y_scale)
-    output = Layer(chain.output.weight * own[:, None], chain.output.bias * own)
     conversion = replace(chain.conversion, bound=chain.conversion.bound * float(gain.max()))
-    return replace(chain, output=output, scaling=scaling, conversion=conversion)
+    return replace(chain, scaling=chain.coordinates.with_outputs(gain, shift), conversion=conversion)

@@ -142,14 +142,14 @@ def in_coordinates(function: AnyFunction, c: Coordinates) -> AnyFunction:
     """Return g with g(c.features(x)) = c.responses(f(x)); with ``c.inverse`` it is the way back.
 
     >>> f = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
-    >>> print(in_coordinates(f, Coordinates(np.array([1.0]), np.array([2.0]), np.array([2.0]), 3.0)))
+    >>> print(in_coordinates(f, Coordinates(np.array([1.0]), np.array([2.0]), np.array([2.0]), np.array([3.0]))))
     0 + 2·h(x - 0)
     """
-    d, outputs = inputs_of(function), outputs_of(function)
+    d = inputs_of(function)
     inputs = Inputs(np.arange(d), Affine(np.zeros(d), c.x_scale, c.x_centre), d)
     names = function.feature_names if isinstance(function, Spline) else ()
     moved = of_inputs(function, inputs, names)
-    return with_outputs(moved, np.full(outputs, 1 / c.y_scale), -c.y_centre / c.y_scale)  # type: ignore[return-value]
+    return with_outputs(moved, 1 / c.y_scale, -c.y_centre / c.y_scale)  # type: ignore[return-value]
 
 
 def spline_with_outputs(spline: Spline, gain: Floats, shift: Floats) -> Spline:

@@ -123,7 +123,7 @@ def _coordinates(c: Any) -> None:
     require(c.x_centre.ndim == 1 and c.y_centre.ndim == 1, "coordinates that are no vectors")
     _shapes(c, x_scale=c.x_centre.shape)
     _finite(c, "x_centre", "x_scale", "y_centre", "y_scale")
-    require(bool((c.x_scale > 0).all()) and c.y_scale > 0, "scales that are not positive")
+    require(bool((c.x_scale > 0).all()) and bool((c.y_scale > 0).all()), "scales that are not positive")
 
 
 def _column(column: Any) -> None:

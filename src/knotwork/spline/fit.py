@@ -127,7 +127,7 @@ def fit_spline(
         spline=_spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling, slopes),
         knots=tuple(knots[key] for key in dict.fromkeys(kept)),
         quality=_quality(fitted, path.null_rss, total, penalty, rss_unit),
-        coordinates=_coordinates(path.opening, grid, x_scaling, y_scaling, path.null_rss),
+        coordinates=_coordinates(path.opening, grid, x_scaling, y_scaling),
         selection=Selection(
             forward_terms=forward_terms,
             selected=chosen[1:] - 1,
@@ -224,20 +224,18 @@ def _quality(fitted: Refit, null_rss: float, total: float, penalty: float, rss_u
     )
 
 
-def _coordinates(
-    opening: Opening, grid: CandidateGrid, scaling: Scaling, y_scaling: Scaling, null_rss: float
-) -> Coordinates:
+def _coordinates(opening: Opening, grid: CandidateGrid, scaling: Scaling, y_scaling: Scaling) -> Coordinates:
     """Means and stds of features and responses, in the units of the data; 1 for the std of a constant."""
     mean = opening.sums[grid.linear] / opening.total
     variance = opening.norms[grid.linear] / opening.total - mean**2
     std = np.sqrt(np.maximum(variance, 0.0)) / scaling.scale
     usable = np.isfinite(std) & (std > 0)
-    y_std = float(np.sqrt(null_rss / opening.total / len(y_scaling.centre)) / y_scaling.scale[0])
+    y_std = np.sqrt(opening.squares / opening.total) / y_scaling.scale
     return Coordinates(
         x_centre=(mean + scaling.centre) / scaling.scale,
         x_scale=np.where(usable, std, 1.0),
         y_centre=y_scaling.centre / y_scaling.scale,
-        y_scale=y_std if 0 < y_std < np.inf else 1.0,
+        y_scale=np.where(np.isfinite(y_std) & (y_std > 0), y_std, 1.0),
     )
 
 

@@ -455,10 +455,8 @@ def test_a_network_with_scaling_is_set_between_its_ends(far, dtype, task):
 def test_a_scaling_inside_is_refused():
     X = np.random.default_rng(0).normal(size=(50, 2))
     middle = nn.Sequential(nn.Linear(2, 4), kw.Scaling(np.zeros(4), np.ones(4)), nn.ReLU(), nn.Linear(4, 1))
-    unequal = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2), kw.Scaling([0.0, 0.0], [1.0, 2.0]))
-    for net, y, place in ((middle, X[:, 0], "1"), (unequal, X, "3")):
-        with pytest.raises(NetworkError, match=f"a Scaling must stand at the ends.*got one at '{place}'; leave it out"):
-            kw.init_(net, X, y)
+    with pytest.raises(NetworkError, match=r"a Scaling must stand at the ends.*got one at '1'; leave it out"):
+        kw.init_(middle, X, X[:, 0])
 
 
 def test_a_head_with_scaling_is_refused_with_what_to_do():

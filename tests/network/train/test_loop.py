@@ -191,8 +191,8 @@ def test_any_module_can_be_trained(data):
 def test_l1_makes_weights_small(data):
     X, y = data
     plain, sparse = start(X, y), start(X, y)
-    kw.train(plain, X, y, epochs=40, random_state=0, patience=None)
-    kw.train(sparse, X, y, epochs=40, random_state=0, patience=None, l1=1e-3)
+    kw.train(plain, X, y, epochs=60, random_state=0, patience=None)
+    kw.train(sparse, X, y, epochs=60, random_state=0, patience=None, l1=1e-3)
     size = [sum(float(p.detach().abs().sum()) for p in net.parameters() if p.ndim > 1) for net in (plain, sparse)]
     assert size[1] < 0.7 * size[0]
 

@@ -62,7 +62,7 @@ function networkFunction(record) {
     return out;
   }, inputs);
   const standardise = (x) => x.map((v, j) => (v - record.centre[j]) / record.scale[j]);
-  return (x) => run(standardise(x)).map((v, k) => v * record.outputScale + record.outputCentre[k]);
+  return (x) => run(standardise(x)).map((v, k) => v * record.outputScale[k] + record.outputCentre[k]);
 }
 
 function hinge(h, x) {

@@ -1,22 +1,25 @@
-"""Units of a network that weigh the same on both sides, so that an optimiser's steps suit them.
+"""Units of a network that weigh the same on both sides: the scales of units whose rows nobody knows.
 
 ReLU and its leaky kin are positively homogeneous: a unit with s times the input weights and 1/s times the output
-weights is the same unit. Powers of two for s change no bit of the function.
+weights is the same unit. Powers of two for s change no bit of the function. Where there are rows, or standardised
+coordinates to make some up in, :mod:`knotwork.network.ready` has better scales.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from scipy import sparse
-from torch import nn
+from torch import Tensor, nn
 
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
-from knotwork.network.chain import read_layer, without_scaling, working_layers
+from knotwork.network.chain import Chain, read_layer, without_scaling, working_layers
+from knotwork.network.ready import HOMOGENEOUS, training_scales
 
 # Rescaling a layer changes what its neighbours weigh; the sweeps end when nothing moves, or here.
 MAX_SWEEPS = 50
@@ -63,8 +66,8 @@ def _maxima(place: Any, size: Floats, count: int) -> Floats:
     return maxima
 
 
-def balance_(net: nn.Module) -> None:
-    """Balance the hidden units of a network in place.
+def balance_(net: nn.Module, rows: Tensor | None = None) -> None:
+    """Balance the hidden units of a network in place: by their sensitivity on rows (N, d), or without by their weights.
 
     A converted network may carry values of the data's own size inside, far from those that an optimiser's step is made
     for. Networks that are not a chain of Linear layers and homogeneous activations, or that use a layer twice,
@@ -76,14 +79,19 @@ def balance_(net: nn.Module) -> None:
         return
     working, *_ = without_scaling(working)
     linears = [m for m in working[::2] if isinstance(m, nn.Linear)]
-    homogeneous = all(isinstance(m, (nn.ReLU, nn.LeakyReLU, nn.PReLU)) for m in working[1::2])
+    homogeneous = all(isinstance(m, HOMOGENEOUS) for m in working[1::2])
     if not all("weight" in dict(m.named_parameters(recurse=False)) and m.weight.requires_grad for m in linears):
         return  # weights that are computed, or frozen
     if not (isinstance(net, nn.Sequential) and homogeneous and 2 * len(linears) == len(working) + 1):
         return
     if len({id(linear.weight) for linear in linears}) < len(linears):  # a scale would count in every place
         return
-    scales = balancing_scales([read_layer(linear).weight.numpy() for linear in linears])
+    layers = [read_layer(linear) for linear in linears]
+    if rows is None:
+        scales = balancing_scales([layer.weight.numpy() for layer in layers])
+    else:
+        chain = Chain(tuple(layers[:-1]), layers[-1], tuple(copy.deepcopy(m) for m in working[1::2]))
+        scales = training_scales(chain, rows)
     with torch.no_grad():
         for first, second, scale in zip(linears, linears[1:], scales, strict=False):
             factor = torch.from_numpy(scale).to(first.weight)

@@ -15,7 +15,7 @@ from knotwork.errors import DataError, NetworkError
 from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Conversion, build, placement, read_chain
 from knotwork.network.compile.function import function_chain
-from knotwork.network.compile.units import require_piecewise_linear, spline_size
+from knotwork.network.compile.units import require_piecewise_linear, spline_sizes
 from knotwork.network.ready import ready_chain
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.parameters import Rule, checked, switch
@@ -182,7 +182,7 @@ def _scaled(
 ) -> Chain:
     """Return the chain of a function, with fixed scaling at its ends."""
     c = scaling_of(function, coordinates)
-    inner = None if tolerance is None else tolerance / c.y_scale
+    inner = None if tolerance is None else tolerance / float(c.y_scale.max())
     sides = None if box is None else read_box(box, inputs_of(function), flat=True)
     inner_box = None if sides is None else c.features(sides)
     chain = function_chain(in_coordinates(function, c), rule, tolerance=inner, box=inner_box)
@@ -211,8 +211,8 @@ def scaling_of(function: Function, coordinates: Coordinates | None) -> Coordinat
         centre[f] = np.ldexp(near.mean(), exponent)
         scale[f] = _first_usable(float(np.ldexp(near.std(), exponent)), abs(centre[f]))
     with np.errstate(over="ignore"):
-        size = spline_size(function)
-    return Coordinates(centre, scale, function(centre[None]).reshape(-1), _first_usable(size))
+        sizes = [_first_usable(size) for size in spline_sizes(function).tolist()]
+    return Coordinates(centre, scale, function(centre[None]).reshape(-1), np.array(sizes))
 
 
 def _first_usable(*scales: float) -> float:

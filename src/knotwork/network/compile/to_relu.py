@@ -69,8 +69,10 @@ def to_relu(
     curves = [smooth_curve(module.double()) for module in chain.modules]
     maps = [(layer.weight.numpy(), layer.bias.numpy()) for layer in chain.layers]
     raw_sides = read_box(box, chain.inputs)
-    sides, tolerance = c.features(raw_sides), tolerance / c.y_scale
-    gains = _gains(maps, curves)
+    sides = c.features(raw_sides)
+    # What reaches the outputs, in their own units of measurement.
+    last = np.abs(maps[-1][0]) * c.y_scale[:, None]
+    gains = _gains(maps, curves, last)
     share = _shares(gains, curves, tolerance)
 
     hidden: list[tuple[Floats, Floats]] = []
@@ -95,7 +97,7 @@ def to_relu(
         low, high = np.array([p.values.min() for p in parts]), np.array([p.values.max() for p in parts])
         pieces.append(sum(len(part.knots) - 1 for part in parts))
     weight, bias = maps[-1]
-    bound = float((np.abs(weight) @ error).max()) * c.y_scale
+    bound = float((last @ error).max())
     layers = [*hidden, (weight @ read[0], weight @ read[1] + bias)]
     relu = Chain.of(
         [Layer(torch.from_numpy(w), torch.from_numpy(b)) for w, b in layers],
@@ -109,9 +111,9 @@ def to_relu(
     return ReluReport(made, bound, _observed(net, made, raw_sides, samples, random_state), tuple(pieces))
 
 
-def _gains(maps: list[tuple[Floats, Floats]], curves: list[Curve | None]) -> list[Floats]:
-    """Maximum change of an output for an error of one in each unit of each layer."""
-    after = np.abs(maps[-1][0])
+def _gains(maps: list[tuple[Floats, Floats]], curves: list[Curve | None], last: Floats) -> list[Floats]:
+    """Maximum change of an output for an error of one in each unit of each layer; ``last`` is that of the last one."""
+    after = last
     gains = [after.max(axis=0)]
     for (weight, _), curve in zip(reversed(maps[1:-1]), reversed(curves[1:]), strict=True):
         after = (after * (1.0 if curve is None else curve.slope)) @ np.abs(weight)

@@ -161,8 +161,9 @@ def spline_units(spline: Spline, rule: Activation) -> Ideal:
         known, sums = _next_layer(layers[-1], k, pending, known, sums, additive)
         pending = [(parts, beta) for parts, beta in pending if len(parts) > k]
     hinges = any(beta.any() and isinstance(term, Hinge) for term, beta in zip(spline.terms, spline.coef, strict=True))
+    size = float(spline_sizes(spline).max()) or 1.0
     # The sums of a deeper network are carried whatever the coefficients are.
-    return _ideal(layers, sums, len(spline.feature_names), spline_size(spline), bends=hinges or len(layers) > 1)
+    return _ideal(layers, sums, len(spline.feature_names), size, bends=hinges or len(layers) > 1)
 
 
 def require_piecewise_linear(spline: Spline) -> None:
@@ -264,8 +265,8 @@ def _matrix(values: list[Value], columns: int) -> tuple[Floats, Floats]:
     return weight, np.array([value.constant for value in values])
 
 
-def spline_size(spline: Spline) -> float:
-    """Size of the spline's parts: Σ|β|·(spread of the feature's knots), at its maximum over the outputs."""
+def spline_sizes(spline: Spline) -> Floats:
+    """Size of the parts of each output: Σ|β|·(spread of the feature's knots), (p,)."""
     knots = knots_by_feature(spline.terms)
 
     def width(feature: int) -> float:
@@ -281,4 +282,4 @@ def spline_size(spline: Spline) -> float:
     total = np.zeros(spline.intercept.size)
     for term, beta in zip(spline.terms, spline.coef, strict=True):
         total += np.abs(beta) * size(term)
-    return float(total.max()) or 1.0
+    return total

@@ -24,7 +24,7 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.compile.units import count_units
 from knotwork.network.train.losses import LogLoss, Loss
-from knotwork.pwl.through import in_coordinates
+from knotwork.pwl.through import in_coordinates, spline_with_outputs
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
 from knotwork.spline.logits import LogitFit
@@ -189,13 +189,17 @@ def _interacting(task: StartTask, spline: Spline) -> list[tuple[int, ...]]:
 def fit_spline_to_width(task: StartTask, options: FitOptions) -> Spline:
     """Fit a spline with as many terms as the hidden layers can hold."""
     X = task.rows.X
+    # In training every response counts the same, so it does in the search; a single one keeps its bits.
+    scale = task.coordinates.y_scale if task.outputs > 1 else np.ones(1)
+    y = task.rows.y / scale
 
     def fit(options: FitOptions) -> SplineFit:
         if options.max_degree != 1:
             options = replace(options, max_knots=PAIR_KNOTS)
-        return fit_spline(X, task.rows.y, weights=task.weights, names=task.names, options=options)
+        return fit_spline(X, y, weights=task.weights, names=task.names, options=options)
 
-    return _narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), task).spline
+    spline = _narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), task).spline
+    return spline_with_outputs(spline, scale, np.zeros(task.outputs))
 
 
 def start_terms(rows: int, features: int, degree: int) -> int:

@@ -40,10 +40,7 @@ def find_chain(module: nn.Module, min_layers: int = 2) -> Found:
     chain = named[x is not None :][: len(inner)]
     for name, m in chain:
         if isinstance(m, Scaling):
-            raise NetworkError(
-                f"a Scaling must stand at the ends, the last with one scale for all outputs, got one at '{name}'; "
-                f"leave it out"
-            )
+            raise NetworkError(f"a Scaling must stand at the ends, got one at '{name}'; leave it out")
     linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
     if len(linears) < min_layers:
         rule = "two Linear layers (hinges need a hidden layer)" if min_layers == 2 else "one Linear layer"

@@ -154,7 +154,7 @@ def start_task_of(
 
 def size_of(c: Coordinates) -> float:
     """Size of the outputs."""
-    return float(c.y_scale + np.abs(c.y_centre).max())
+    return float((c.y_scale + np.abs(c.y_centre)).max())
 
 
 def require_options(

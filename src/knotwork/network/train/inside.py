@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.network.chain import (
     TRANSPARENT,
@@ -27,6 +28,7 @@ from knotwork.network.chain import (
     write_layer_,
 )
 from knotwork.network.compile.balance import balance_
+from knotwork.network.ready import MAX_ROWS
 from knotwork.network.scaling import Scaling
 
 
@@ -34,6 +36,7 @@ class Standardised(nn.Module):
     """A network whose outputs are given in the coordinates c: c.responses(net(x)). It owns no parameters."""
 
     centre: Tensor
+    scale: Tensor
 
     def __init__(self, net: nn.Module, c: Coordinates) -> None:
         super().__init__()
@@ -41,7 +44,8 @@ class Standardised(nn.Module):
         first = next(net.parameters())
         centre = torch.as_tensor(c.y_centre, dtype=first.dtype, device=first.device)
         self.register_buffer("centre", centre, persistent=False)
-        self.scale = c.y_scale
+        scale = torch.as_tensor(c.y_scale, dtype=first.dtype, device=first.device)
+        self.register_buffer("scale", scale, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
         """Run the network: (N, d) → (N, p)."""
@@ -83,15 +87,17 @@ class _Ends:
 
 @contextmanager
 def trained_part(
-    net: nn.Module, measured: Coordinates | None, features: int, outputs: int, *, logits: bool
+    net: nn.Module, measured: Coordinates | None, X: Floats, outputs: int, *, logits: bool
 ) -> Iterator[Inside]:
     """Yield the part of a network to train.
 
     measured : the coordinates to train in, None to leave the network's own
+    X : (N, d) rows that the units are balanced by
     logits : whether what scales the outputs is part of the network
     """
     template = copy.deepcopy(net)  # before anything is hooked onto it
     ends = _ends(net, measured is not None, logits)
+    features = X.shape[1]
     c = scaling_coordinates(ends.x, ends.y, features, outputs)
     inner: nn.Module = nn.Sequential(*ends.layers) if ends.layers else net
     inner.training = net.training
@@ -104,8 +110,9 @@ def trained_part(
         c = replace(c, y_centre=measured.y_centre, y_scale=measured.y_scale)
     ends.change(c)
     if ends.layers:
-        balance_(inner)
-    trained = Standardised(inner, c) if behind and (c.y_scale != 1 or c.y_centre.any()) else inner
+        seen = X[:: -(-len(X) // MAX_ROWS)]
+        balance_(inner, torch.from_numpy(c.features(seen)))
+    trained = Standardised(inner, c) if behind and ((c.y_scale != 1).any() or c.y_centre.any()) else inner
 
     def outside(weights: nn.Module) -> nn.Module:
         twin = copy.deepcopy(template)

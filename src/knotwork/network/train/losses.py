@@ -23,7 +23,7 @@ from knotwork.errors import NetworkError
 
 @dataclass(frozen=True)
 class SquaredError:
-    """Mean squared error of responses (N, p), which are standardised for training.
+    """Mean squared error of responses (N, p), which are standardised for training, each by its own std.
 
     adam_epsilon : gradient at which a step of Adam is half of its full size; smaller ones make smaller steps
     """
@@ -46,7 +46,7 @@ class SquaredError:
 
     def unit(self, coordinates: Coordinates) -> float:
         """What one unit of the loss is worth in the history."""
-        return coordinates.y_scale**2
+        return float(np.square(coordinates.y_scale).mean())
 
     def gain(self, first: float) -> float:
         """Factor of the costs that gradients are taken of, given the loss before training."""
@@ -128,7 +128,7 @@ class OwnLoss:
         """
         if self.inside is not None:
             centre = torch.as_tensor(self.inside.y_centre, dtype=output.dtype, device=output.device)
-            output = output * self.inside.y_scale + centre
+            output = output * torch.as_tensor(self.inside.y_scale, dtype=output.dtype, device=output.device) + centre
         cost = self.function(output, y)
         if not isinstance(cost, Tensor) or not cost.is_floating_point():
             kind = str(cost.dtype) if isinstance(cost, Tensor) else type(cost).__name__

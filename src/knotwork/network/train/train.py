@@ -164,7 +164,7 @@ def train(
         with (
             flags_kept(net),
             trained_part(
-                net, measured, rows.X.shape[1], given.outputs, logits=isinstance(goal, LogLoss)
+                net, measured, rows.X, given.outputs, logits=isinstance(goal, LogLoss)
             ) as inside,
             epoch_progress(bool(verbose), epochs, unseen=given.unseen) as show,
         ):  # fmt: skip
