@@ -16,7 +16,7 @@ from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Conversion, build, placement, read_chain
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import require_piecewise_linear, spline_sizes
-from knotwork.network.ready import ready_chain
+from knotwork.network.ready import input_scaling, ready_chain
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.parameters import Rule, checked, switch
 from knotwork.pwl.boxes import read_box
@@ -185,8 +185,9 @@ def _scaled(
     inner = None if tolerance is None else tolerance / float(c.y_scale.max())
     sides = None if box is None else read_box(box, inputs_of(function), flat=True)
     inner_box = None if sides is None else c.features(sides)
-    chain = function_chain(in_coordinates(function, c), rule, tolerance=inner, box=inner_box)
-    chain = ready_chain(chain).with_scaling(c)
+    chain = function_chain(in_coordinates(function, c), rule, tolerance=inner, box=inner_box).with_scaling(c)
+    scaling = input_scaling(c)
+    chain = ready_chain(chain.in_coordinates(scaling)).with_scaling(scaling)
     # What was asked for, not what is left of it after the way there and back.
     conversion = chain.conversion
     if tolerance is not None:
