@@ -25,8 +25,8 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.network.chain import Chain, Layer
 
 HOMOGENEOUS = (nn.ReLU, nn.LeakyReLU, nn.PReLU)
-# Root mean square of a unit that adds nothing yet, as a share of the response's std. On tables that own_loop.py does not
-# show, units of 1/8 learned as much in 30 epochs as those of 1, 1/4 and 1/16. On rows outside the training rows the
+# Root mean square of a unit that adds nothing yet, as a share of the response's std. On tables that own_loop.py lacks,
+# units of 1/8 learned as much in 30 epochs as those of 1, 1/4 and 1/16. On rows outside the training rows the
 # error rose by 7 % at most, in the mean over seeds, where it rose by 20 % with 1. Smaller units die more easily.
 NEW_SIZE = 1 / 8
 # Features of size one that a unit may read. More of them are made smaller together: an optimiser moves the weights of
