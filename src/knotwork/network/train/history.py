@@ -10,6 +10,7 @@ from typing import Any
 class History:
     """Losses after each epoch, beginning with epoch 0, the network as it came.
 
+    With several responses, errors are over their variances, and their mean times the mean variance.
     They are mean squared errors in units of y², or for classes mean log-losses in nats. After an epoch that was undone
     they are those of the weights it went back to.
 
