@@ -10,8 +10,8 @@ from typing import Any
 class History:
     """Losses after each epoch, beginning with epoch 0, the network as it came.
 
-    With several responses, errors are over their variances, and their mean times the mean variance.
-    They are mean squared errors in units of y², or for classes mean log-losses in nats. After an epoch that was undone
+    They are mean squared errors in units of y², or for classes mean log-losses in nats. Several responses count the
+    same: it is the mean of their errors over their variances, times the mean variance. After an epoch that was undone
     they are those of the weights it went back to.
 
     train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch
