@@ -4,7 +4,8 @@ import knotwork
 
 FIRST = (
     "MarsRegressor", "MarsClassifier", "SplineNetRegressor", "SplineNetClassifier", "Spline", "Linear", "Hinge",
-    "to_network", "widen", "deepen", "reshape", "init_", "init_head_", "train", "save", "load", "export_onnx",
+    "to_network", "widen", "deepen", "reshape", "init_", "init_head_", "with_spline",
+    "train", "save", "load", "export_onnx",
 )  # fmt: skip
 
 

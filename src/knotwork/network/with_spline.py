@@ -1,0 +1,182 @@
+"""with_spline: any module beside a spline, spline(x) + gate·module(x), with a gate that is zero at first.
+
+For networks that cannot hold a spline in their own weights: LayerNorm, Tanh, attention, several output axes. The sum
+begins as the spline, whatever the module computes, and both parts train.
+"""
+
+# Annotations stay objects: torch.jit.script reads them.
+import copy
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from knotwork.errors import NetworkError
+from knotwork.network.chain import Conversion, build, flags_kept
+from knotwork.network.compile.convert import model_chain, resolve_network
+from knotwork.network.scaling import Scaling
+
+# Stds from the mean at which rows are limited on their way into the module: a lone value far out would otherwise decide
+# what it gives there, and with it the first steps.
+LIMIT = 3.0
+
+
+def with_spline(
+    module: nn.Module,
+    model: Any,
+    *,
+    freeze: bool = False,
+    reduce: int | Sequence[int] | Callable[[Tensor], Tensor] | None = None,
+) -> "WithSpline":
+    """Return a module that computes spline(x) + gate·module(x), with a gate per output that is zero at first.
+
+    It takes raw rows and gives raw responses. The module inside sees standardised rows (limited softly beyond 3 stds),
+    and its outputs count in units of the response's std; for classifiers they are added to the logits.
+
+    Parameters
+    ----------
+    module : any module from (N, d) to (N, outputs), or (N,) for one output; it is copied and not altered. dtype and
+        device of the result are the module's
+    model : whatever ``to_network`` takes: a fitted estimator, a pipeline around one, a network, a Spline. An estimator
+        remembers how its rows are scaled; a bare Spline is scaled by its knots, which is a guess
+    freeze : True keeps the spline as it is: only the gate and the module train
+    reduce : what to do with further axes of the module's output: the axis, or axes, to average over, or a function from
+        the module's output to (N, outputs)
+
+    Returns
+    -------
+    WithSpline : (N, d) → (N, outputs). ``.spline``, ``.module`` and ``.gate`` are its parts; ``.conversion.encoder``
+        makes a table of the model's columns into rows
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> X, y = kw.datasets.load_abalone()
+    >>> model = kw.MarsRegressor().fit(X, y)
+    >>> mine = nn.Sequential(nn.Linear(10, 32), nn.LayerNorm(32), nn.Tanh(), nn.Linear(32, 1))
+    >>> net = with_spline(mine, model)
+    >>> rows = torch.from_numpy(net.conversion.encoder.encode(X))
+    >>> bool(np.abs(net(rows)[:, 0].detach().numpy() - model.predict(X)).max() < 1e-4)
+    True
+    """
+    if not isinstance(module, nn.Module):
+        raise NetworkError(f"module must be an nn.Module, got {type(module).__name__}")
+    axes = _axes(reduce)
+    parts = resolve_network(model)
+    chain = model_chain(parts)
+    held = [p for p in module.parameters() if p.is_floating_point()]
+    dtype = held[0].dtype if held else torch.get_default_dtype()
+    device = held[0].device if held else torch.device("cpu")
+    if any(p.is_meta for p in held):
+        raise NetworkError("the module must hold its weights, got some on the meta device; load them first")
+    try:
+        inner = copy.deepcopy(module)
+    except Exception as error:
+        raise NetworkError(
+            f"the module is copied so that yours is not altered, and {type(module).__name__} cannot be copied ({error})"
+        ) from error
+    c = chain.coordinates
+    net = WithSpline(
+        build(chain, dtype, device),
+        Scaling(c.x_centre, c.x_scale).to(device, dtype),
+        inner,
+        torch.full((chain.outputs,), c.y_scale, dtype=dtype, device=device),
+        axes,
+    )
+    net.conversion = chain.conversion
+    _require_outputs(net, chain.inputs, chain.outputs, device)
+    if freeze:
+        net.spline.requires_grad_(False)
+    return net.train(module.training)
+
+
+class WithSpline(nn.Module):
+    """What :func:`with_spline` returns: spline(x) + unit·gate·module(scaled x), (N, d) → (N, outputs).
+
+    spline : the network of the spline, raw rows in and raw responses out
+    scaling : of the rows on their way into the module
+    module : the copy of the user's module
+    gate : (outputs,) parameter, zero at first
+    unit : (outputs,) std of the response; ones for logits
+    """
+
+    gate: nn.Parameter
+    unit: Tensor
+    conversion: Conversion
+
+    def __init__(
+        self,
+        spline: nn.Module,
+        scaling: Scaling,
+        module: nn.Module,
+        unit: Tensor,
+        reduce: tuple[int, ...] | Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
+        super().__init__()
+        self.spline, self.scaling, self.module, self.reduce = spline, scaling, module, reduce
+        self.gate = nn.Parameter(torch.zeros_like(unit))
+        self.register_buffer("unit", unit)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Add the two parts."""
+        out = self.module(limited(self.scaling(x)))
+        if callable(self.reduce):
+            out = self.reduce(out)
+        elif self.reduce is not None:
+            out = out.mean(dim=self.reduce)
+        if out.dim() == 1:
+            out = out.unsqueeze(1)
+        if out.dim() != 2 or out.shape[1] != self.gate.shape[0]:  # a gate would broadcast to anything
+            raise NetworkError(
+                f"the module must give (N, {self.gate.shape[0]}), one column per output of the model, got "
+                f"{tuple(out.shape)} for {x.shape[0]} rows; reduce= takes the axes to average over, or a function"
+            )
+        return self.spline(x) + self.unit * self.gate * out
+
+
+def limited(z: Tensor) -> Tensor:
+    """Return z up to ±3 and a logarithm beyond: smooth once and increasing, so that no order is lost.
+
+    >>> limited(torch.tensor([-2.0, 3.0, 25.0]))
+    tensor([-2.0000,  3.0000,  6.1355])
+    """
+    inside = z.clamp(-LIMIT, LIMIT)
+    return inside + torch.sign(z) * torch.log1p((z - inside).abs())
+
+
+def _axes(
+    reduce: int | Sequence[int] | Callable[[Tensor], Tensor] | None,
+) -> tuple[int, ...] | Callable[[Tensor], Tensor] | None:
+    """Return axes as a tuple, functions as they are; refuse the rest, and the axis of the rows."""
+    if reduce is None or callable(reduce):
+        return reduce
+    try:
+        axes = (operator.index(reduce),) if not isinstance(reduce, Sequence) else tuple(map(operator.index, reduce))
+    except TypeError:
+        axes = ()
+    if not axes or 0 in axes:
+        raise NetworkError(
+            f"reduce must be an axis behind the rows, several of them, or a function, got {reduce!r}; reduce=1 averages "
+            f"over the second axis"
+        )
+    return axes
+
+
+def _require_outputs(net: WithSpline, inputs: int, outputs: int, device: torch.device) -> None:
+    """Run the whole once, on rows at the mean, to see that module and reduce fit the model."""
+    rows = net.scaling.centre.to(device).repeat(2, 1)
+    try:
+        with flags_kept(net), torch.no_grad():
+            out = net.eval()(rows)
+    except NetworkError:
+        raise
+    except Exception as error:
+        raise NetworkError(
+            f"the module must take rows of shape (N, {inputs}), the encoded columns of the model, in one tensor; it "
+            f"failed with {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(out, Tensor) or tuple(out.shape) != (2, outputs):
+        raise NetworkError(f"the module must give one tensor of shape (N, {outputs}), got {type(out).__name__}")
