@@ -232,7 +232,7 @@ def working_layers(module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequenti
             )
         if isinstance(layer, TRANSPARENT):
             continue
-        if not _is_known(layer):
+        if not is_known(layer):
             raise NetworkError(
                 f"a network must be made of Linear layers and activations ({', '.join(a.__name__ for a in ACTIVATIONS)}"
                 f"; Dropout, Identity and Flatten may stand anywhere), got {type(layer).__name__} at '{name}'; leave "
@@ -242,7 +242,7 @@ def working_layers(module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequenti
     return found
 
 
-def _is_known(layer: nn.Module) -> bool:
+def is_known(layer: nn.Module) -> bool:
     """Whether a layer is of a kind that is read; a class derived from one may compute something else."""
     kind = type(layer)
     if torch.nn.utils.parametrize.is_parametrized(layer):  # its weight is computed, the rest is the layer itself

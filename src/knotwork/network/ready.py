@@ -14,7 +14,6 @@ small, so that the first steps do not make much of it, least of all on rows outs
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -23,15 +22,13 @@ from torch import Tensor, nn
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.network.chain import Chain, Layer
+from knotwork.network.scaling import input_scaling
 
 HOMOGENEOUS = (nn.ReLU, nn.LeakyReLU, nn.PReLU)
 # Root mean square of a unit that adds nothing yet, as a share of the response's std. On tables that own_loop.py lacks,
 # units of 1/8 learned as much in 30 epochs as those of 1, 1/4 and 1/16. On rows outside the training rows the
 # error rose by 7 % at most, in the mean over seeds, where it rose by 20 % with 1. Smaller units die more easily.
 NEW_SIZE = 1 / 8
-# Features of size one that a unit may read. More of them are made smaller together: an optimiser moves the weights of
-# all features at once, and in tables features move together, so that on rows outside the data the steps add up.
-MAX_FEATURES = 8
 # Rows on which sensitivities are measured, and those made up where there are none.
 MAX_ROWS = 1024
 # Weights beyond which a network is left as it is: it would take as long as many steps of training.
@@ -53,16 +50,6 @@ def ready_chain(chain: Chain, rows: Tensor | None = None) -> Chain:
         made_up = np.random.default_rng(0).normal(size=(MAX_ROWS // 2, chain.inputs))
         rows = torch.from_numpy(input_scaling(Coordinates.identity(chain.inputs, chain.outputs)).features(made_up))
     return rescaled(chain, training_scales(chain, rows))
-
-
-def input_scaling(c: Coordinates) -> Coordinates:
-    """Return the coordinates of a network's scaling: stds, times a power of two near √(d/8) where features are many.
-
-    >>> [float(input_scaling(Coordinates.identity(d, 1)).x_scale[0]) for d in (1, 16, 17, 107)]
-    [1.0, 1.0, 2.0, 4.0]
-    """
-    size = max(1.0, len(c.x_scale) / MAX_FEATURES)
-    return replace(c, x_scale=c.x_scale * 2.0 ** round(np.log2(size) / 2))
 
 
 def rescaled(chain: Chain, scales: Sequence[Floats]) -> Chain:

@@ -2,6 +2,7 @@
 
 # Annotations stay objects: torch.jit.script reads them.
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -9,8 +10,14 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from knotwork.arrays import read_numbers
+from knotwork.arrays import Floats, read_numbers
+from knotwork.data.coordinates import Coordinates, mean_and_std
+from knotwork.data.table import as_frame, learn_encoder
 from knotwork.errors import NetworkError
+
+# Features of size one that a unit may read. More of them are made smaller together: an optimiser moves the weights of
+# all features at once, and in tables features move together, so that on rows outside the data the steps add up.
+MAX_FEATURES = 8
 
 
 class Scaling(nn.Module):
@@ -29,6 +36,13 @@ class Scaling(nn.Module):
     >>> layer = Scaling([10.0, 0.0], [2.0, 1.0])
     >>> layer(torch.tensor([[14.0, 3.0]]))
     tensor([[2., 3.]])
+
+    A network of your own that is to take raw rows and give raw responses stands between two of them:
+
+    >>> X, y = [[1.0, 2e6], [3.0, 4e6]], [10.0, 30.0]
+    >>> net = nn.Sequential(Scaling.of(X), nn.Linear(2, 8), nn.ReLU(), nn.Linear(8, 1), Scaling.back_to(y))
+    >>> net[0](torch.tensor(X)).tolist(), net[-1](torch.tensor([[-1.0], [1.0]])).tolist()
+    ([[-1.0, -1.0], [1.0, 1.0]], [[10.0], [30.0]])
     """
 
     centre: Tensor
@@ -52,6 +66,22 @@ class Scaling(nn.Module):
         # Goes wherever the network goes, and says which dtype and device that is.
         self.register_buffer("_like", torch.empty(0), persistent=False)
 
+    @classmethod
+    def of(cls, X: Any) -> Self:
+        """Return the layer that standardises rows like these: (N, d), an array, a tensor or a data frame.
+
+        More than 16 features come out smaller together, see ``input_scaling``.
+        """
+        centre, std = mean_and_std(_matrix(X, "X"))
+        return cls(centre, input_scaling(Coordinates.of_features(centre, std, 1)).x_scale)
+
+    @classmethod
+    def back_to(cls, y: Any) -> Self:
+        """Return the layer from standardised responses back to ones like these, (N,) or (N, p)."""
+        values = _matrix(y, "y")
+        c = Coordinates.of(np.zeros((len(values), 1)), values).inverse
+        return cls(c.y_centre, c.y_scale)
+
     def forward(self, x: Tensor) -> Tensor:
         """Scale rows."""
         if not isinstance(x, Tensor):
@@ -74,3 +104,24 @@ class Scaling(nn.Module):
     def extra_repr(self) -> str:
         """Say how many features there are."""
         return f"features={len(self.centre)}"
+
+
+def input_scaling(c: Coordinates) -> Coordinates:
+    """Return the coordinates of a network's scaling: stds, times a power of two near √(d/8) where features are many.
+
+    >>> [float(input_scaling(Coordinates.identity(d, 1)).x_scale[0]) for d in (1, 16, 17, 107)]
+    [1.0, 1.0, 2.0, 4.0]
+    """
+    size = max(1.0, len(c.x_scale) / MAX_FEATURES)
+    return replace(c, x_scale=c.x_scale * 2.0 ** round(np.log2(size) / 2))
+
+
+def _matrix(values: Any, name: str) -> Floats:
+    """Return rows as float64, (N, d); the text columns of a frame as indicators, one column as (N, 1)."""
+    if isinstance(values, Tensor):
+        values = values.detach().to("cpu", torch.float64).numpy()
+    matrix = np.asarray(values, dtype=np.float64) if as_frame(values) is None else learn_encoder(values).encode(values)
+    matrix = matrix[:, None] if matrix.ndim == 1 and name == "y" else matrix
+    if matrix.ndim != 2 or len(matrix) == 0 or not np.isfinite(matrix).all():
+        raise NetworkError(f"{name} must be finite, (N, columns), with a row at least, got shape {matrix.shape}")
+    return matrix

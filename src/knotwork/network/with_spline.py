@@ -10,7 +10,6 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -83,7 +82,7 @@ def with_spline(
         build(chain, dtype, device),
         Scaling(c.x_centre, c.x_scale).to(device, dtype),
         inner,
-        torch.full((chain.outputs,), c.y_scale, dtype=dtype, device=device),
+        torch.from_numpy(c.y_scale).to(device, dtype, copy=True),
         axes,
     )
     net.conversion = chain.conversion
@@ -159,8 +158,8 @@ def _axes(
         axes = ()
     if not axes or 0 in axes:
         raise NetworkError(
-            f"reduce must be an axis behind the rows, several of them, or a function, got {reduce!r}; reduce=1 averages "
-            f"over the second axis"
+            f"reduce must be an axis behind the rows, several of them, or a function, got {reduce!r}; reduce=1 "
+            f"averages over the second axis"
         )
     return axes
 

@@ -1,5 +1,6 @@
 import copy
 import itertools
+import re
 import warnings
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch.nn import functional
 
 import knotwork as kw
 from knotwork import init_
-from knotwork.errors import NetworkError, ScaleWarning
+from knotwork.errors import NetworkError
 
 
 def data(rows=300, features=4, outputs=1, seed=0):
@@ -269,31 +270,100 @@ def test_wine_in_two_lines():
     assert np.abs(values - report.spline(X.to_numpy())).max() < 1e-4
 
 
-def test_wild_scales_are_warned_of_where_the_caller_stands():
-    X, y = data()
-    for scale, shift in ((np.array([1e-4, 1, 1, 10]), 0), (1.0, np.array([0, 0, 2e3, 0]))):
-        net = chain(4, 20, 1)
-        with pytest.warns(ScaleWarning, match="standardise X first") as caught:
-            report = init_(net, X * scale + shift, y, random_state=0)
-        assert caught[0].filename == __file__
-        assert report.max_difference < 1e-2
+WILD = {
+    "a wide feature": (
+        lambda X, y: (X * [1, 1, 20, 1], y),
+        "'x2' with mean -?[0-9.]+ and std 19",
+        "kw.Scaling.of(X), module",
+    ),
+    "a feature far from zero": (
+        lambda X, y: (np.add(X, [0, 6, 0, 0]), y),
+        "'x1' with mean 6.0",
+        "kw.Scaling.of(X), module",
+    ),
+    "a large response": (lambda X, y: (X, 1e5 * y), "a response with mean", "module, kw.Scaling.back_to(y)"),
+    "a small response": (lambda X, y: (X, 0.05 * y), "a response with mean", "module, kw.Scaling.back_to(y)"),
+    "a response far from zero": (
+        lambda X, y: (X, y + 1e6),
+        "a response with mean 1e.06",
+        "module, kw.Scaling.back_to(y)",
+    ),
+    "both": (
+        lambda X, y: (1e3 * X, 1e3 * y),
+        "'x.' with .* and a response",
+        "kw.Scaling.of(X), module, kw.Scaling.back_to(y)",
+    ),
+}
 
 
-@pytest.mark.filterwarnings("ignore::knotwork.errors.ScaleWarning")
-def test_rounding_on_wild_scales_is_not_taken_for_another_function():
+def test_what_training_would_not_survive_is_refused_with_the_line_that_makes_it_so():
+    for name, (change, got, line) in WILD.items():
+        X, y = change(*data())
+        module = chain(4, 20, 8, 1)
+        line = f"module = nn.Sequential({line})"
+        refuse(module, X, y, f"got {got}.*; initialise {re.escape(line)}")
+        scope = {"nn": nn, "kw": kw, "module": module, "X": X, "y": y}
+        exec(line, scope)
+        report = init_(scope["module"], X, y, random_state=0)
+        assert report.max_difference < 1e-4 * y.std(), name
+
+
+def test_the_line_fits_modules_that_answer_without_columns():
     X, y = data()
-    X = X + 1e5
+    refuse(Shared(), X, 1e4 * y, re.escape("nn.Sequential(module, nn.Unflatten(0, (-1, 1)), kw.Scaling.back_to(y))"))
+    net = nn.Sequential(Shared(), nn.Unflatten(0, (-1, 1)), kw.Scaling.back_to(1e4 * y))
+    assert init_(net, X, 1e4 * y).max_difference < 1
+    stale = nn.Sequential(kw.Scaling.of(X), chain(4, 20, 1))
+    refuse(stale, 1e3 * X, y, "initialise it with Scalings of these data at its ends")
+
+
+def test_small_features_and_logits_of_any_response_are_fine():
+    X, y = data()
+    assert init_(chain(4, 20, 1), 1e-6 * X, y).max_difference < 1e-4
+    labels = np.where(y[:, 0] > 0, 100_000, 100_001)
+    assert init_(chain(4, 20, 2), X, labels).task == "classification"
+
+
+def test_rounding_of_columns_far_from_zero_is_not_taken_for_another_function():
+    X, y = data()
+    X = 2e-4 * X + 1
     net = chain(4, 20, 8, 1)
-    report = init_(net, X, y, random_state=0)
-    assert 0 < report.max_difference < 0.5
-    refuse(Functional(4, 20, 8, 1, last=lambda out: out + 1), X, y, "does not run its Linear layers")
+    assert 1e-5 < init_(net, X, y, random_state=0).max_difference < 0.05
+    refuse(Functional(4, 20, 8, 1, last=lambda out: out + 1), X, y, "must run its Linear layers")
+    refuse(
+        net,
+        1e-5 * data()[0] + 1,
+        y,
+        r"'x.' with mean 1 and std .*e-0. .which float32 does not resolve.; initialise module = nn.Seq",
+    )
+    assert init_(chain(4, 20, 8, 1, dtype=torch.float64), 1e-5 * data()[0] + 1, y).max_difference < 1e-6
 
 
-def test_tame_scales_are_not_warned_of():
-    X, y = data()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        init_(chain(4, 20, 1), X * [1, 10, 0.1, 1] + 5, y)
+@pytest.mark.parametrize("far", ["raw", "scaled"])
+def test_training_from_raw_rows_keeps_every_unit_alive_behind_the_line_it_asks_for(far):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1000, 4)) * [1e3, 1e-6, 1.0, 50.0] + [1e4, 0.0, 0.0, 200.0]
+    z = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = 1e5 * (np.abs(z[:, 0]) + np.maximum(z[:, 1], 0) + 0.5 * z[:, 2] * z[:, 3])[:, None] + 1e6
+    module = chain(4, 32, 16, 1)
+    if far == "raw":
+        refuse(module, X, y, "a start survives training where")
+        return
+    net = nn.Sequential(kw.Scaling.of(X), module, kw.Scaling.back_to(y))
+    init_(net, X, y, random_state=0)
+    rows, target = torch.tensor(X), torch.tensor(y).float()
+    optimiser, errors = torch.optim.Adam(net.parameters(), lr=1e-3), []
+    for _ in range(11):
+        errors.append(functional.mse_loss(net(rows), target).item())
+        for batch in torch.randperm(1000, generator=torch.Generator().manual_seed(0)).split(100):
+            optimiser.zero_grad()
+            functional.mse_loss(net(rows[batch]), target[batch]).backward()
+            optimiser.step()
+    assert max(errors[1:]) < errors[0]
+    assert errors[-1] < 0.9 * errors[0]
+    hidden = module[:2](net[0](rows))
+    assert (hidden > 0).any(dim=0).all()
+    assert (module[2:4](hidden) > 0).any(dim=0).all()
 
 
 def refuse(net, X, y, message, **options):
@@ -330,13 +400,17 @@ MODULES = {
     "no layers": (lambda: nn.ReLU(), "at least two Linear layers .* got 0 in ReLU"),
     "one Linear": (lambda: nn.Linear(4, 1), "at least two Linear layers .* got 1 in Linear"),
     "one Linear in a chain": (lambda: nn.Sequential(nn.Flatten(), nn.Linear(4, 1)), "at least two Linear .* got 1"),
-    "batch norm": (lambda: between(nn.BatchNorm1d(9), nn.ReLU()), "BatchNorm1d at '1'"),
-    "layer norm": (lambda: between(nn.LayerNorm(9), nn.ReLU()), "LayerNorm at '1'"),
-    "instance norm": (lambda: between(nn.ReLU(), nn.InstanceNorm1d(9)), "InstanceNorm1d at '2'"),
+    "batch norm without statistics": (lambda: between(nn.BatchNorm1d(9, track_running_stats=False), nn.ReLU()),
+                                      "must keep running statistics, '1' does not; .* track_running_stats=True"),
+    "batch norm without weights": (lambda: between(nn.BatchNorm1d(9, affine=False), nn.ReLU()),
+                                   "'1' must have a weight and a bias; make it with affine=True"),
+    "frozen batch norm": (lambda: between(nn.BatchNorm1d(9).requires_grad_(False), nn.ReLU()), "'1' is frozen"),
+    "layer norm": (lambda: between(nn.LayerNorm(9), nn.ReLU()), "got LayerNorm at '1'; kw.with_spline"),
+    "instance norm": (lambda: between(nn.ReLU(), nn.InstanceNorm1d(9)), "InstanceNorm1d at '2'; kw.with_spline"),
     "convolution": (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), *between(nn.ReLU())),
-                    "made of Linear layers and activations .* got Conv2d at '0'"),
+                    "passes through Linear layers, activations, .* got Conv2d at '0'; kw.with_spline"),
     "embedding": (lambda: nn.Sequential(nn.Embedding(3, 4), *between(nn.ReLU())), "got Embedding at '0'"),
-    "tanh": (lambda: between(nn.Tanh()), "cannot be held by Tanh; activations that can: relu"),
+    "tanh": (lambda: between(nn.Tanh()), "cannot be held by Tanh; activations that can: relu.*; kw.with_spline"),
     "slope of one": (lambda: between(nn.LeakyReLU(1.0)), "must not be ±1"),
     "wrong input width": (lambda: chain(5, 9, 1), r"first Linear takes 5 features, got X of shape \(300, 4\)"),
     "frozen weight": (lambda: frozen("weight"), "'2' is frozen"),
@@ -347,17 +421,20 @@ MODULES = {
     "old weight norm": (lambda: parametrised(nn.utils.weight_norm), "'2' is parametrised"),
     "gap": (lambda: between(nn.ReLU(), nn.Linear(8, 9), nn.ReLU()), "'2' takes 8 features and .* before it makes 9"),
     "activation at the end": (lambda: nn.Sequential(*chain(4, 9, 1), nn.ReLU()), "end with a Linear"),
-    "activation twice": (lambda: between(nn.ReLU(), nn.ReLU()), "take turns"),
-    "no activation in between": (lambda: between(nn.Linear(9, 9), nn.ReLU()), "does not run its Linear layers"),
+    "activation twice": (lambda: between(nn.SiLU(), nn.SiLU()), "take turns"),
+    "no activation in between": (lambda: between(nn.Linear(9, 9), nn.ReLU()), "take turns .* got Linear → Linear → R"),
     "mixed activations": (lambda: between(nn.ReLU(), nn.Linear(9, 9), nn.SiLU()),
                           r"must be alike, got ReLU\(\), SiLU\(\)"),
     "mixed slopes": (lambda: between(nn.LeakyReLU(0.1), nn.Linear(9, 9), nn.LeakyReLU(0.2)),
                      r"must be alike, got LeakyReLU\(negative_slope=0.1\), LeakyReLU\(negative_slope=0.2\)"),
     "mixed learned slopes": (lambda: between(nn.PReLU(), nn.Linear(9, 9), nn.PReLU(init=0.5)),
                              r"must be alike, got PReLU.* of slope 0.25, PReLU.* of slope 0.5"),
-    "tanh in forward": (lambda: Functional(4, 20, 1, act=torch.tanh), "with ReLU in between .* pass the part of it"),
-    "nothing in forward": (lambda: Functional(4, 20, 1, act=lambda x: x), "does not run its Linear layers"),
-    "something added": (lambda: Functional(4, 20, 8, 1, last=lambda out: out + 1), "off by 1"),
+    "tanh in forward": (lambda: Functional(4, 20, 1, act=torch.tanh),
+                        "take turns .* got Linear → Linear and tanh in its forward; kw.with_spline"),
+    "nothing in forward": (lambda: Functional(4, 20, 1, act=lambda x: x),
+                           "take turns .* got Linear → Linear; kw.with_spline"),
+    "something added": (lambda: Functional(4, 20, 8, 1, last=lambda out: out + 1),
+                        "must run its Linear layers .* off by 1 on the data; pass the part of it"),
     "something small added": (lambda: Functional(4, 20, 8, 1, last=lambda out: out + 0.05), "off by 0.05"),
     "a tuple": (lambda: Functional(4, 20, 1, last=lambda out: (out, out)), r"shape \(300, 1\) .* got tuple"),
     "a wider output": (lambda: Functional(4, 20, 1, last=lambda out: out.expand(-1, 2)), r"got shape \(300, 2\)"),
@@ -472,6 +549,7 @@ def test_layers_too_narrow_for_two_units_an_output_hold_a_spline_everywhere_alik
     from sklearn.datasets import load_digits
 
     X, y = load_digits(return_X_y=True)
+    X = X / 16
     rows, labels = torch.tensor(X).float(), torch.tensor(y)
     module, model = chain(64, *widths, 10), nn.Sequential(nn.Identity(), nn.Linear(64, 10))
     assert init_(module, rows, labels, random_state=0).max_difference < 1e-3

@@ -16,8 +16,9 @@ from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Conversion, build, placement, read_chain
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import require_piecewise_linear, spline_sizes
-from knotwork.network.ready import input_scaling, ready_chain
+from knotwork.network.ready import ready_chain
 from knotwork.network.resolve import Resolved, resolve
+from knotwork.network.scaling import input_scaling
 from knotwork.parameters import Rule, checked, switch
 from knotwork.pwl.boxes import read_box
 from knotwork.pwl.through import Function, in_coordinates, inputs_of, outputs_of

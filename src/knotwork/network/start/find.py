@@ -14,6 +14,9 @@ from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import TRANSPARENT, scaling_coordinates, without_scaling, working_layers
 from knotwork.network.scaling import Scaling
 
+# Where a spline cannot go, it goes beside.
+BESIDE = "kw.with_spline(module, model) puts any module beside a spline"
+
 
 @dataclass(frozen=True)
 class Found:
@@ -34,13 +37,11 @@ class Found:
 
 
 def find_chain(module: nn.Module, min_layers: int = 2) -> Found:
-    """Return the Linear layers and the activation between them; refuse what cannot be handled."""
+    """Return the Linear layers, in the order of their definition, and the activation between them; refuse all else."""
     named = working_layers(module, opened=(nn.Module,))  # whether they run in that order, running them will tell
     inner, x, y = without_scaling([m for _, m in named])
     chain = named[x is not None :][: len(inner)]
-    for name, m in chain:
-        if isinstance(m, Scaling):
-            raise NetworkError(f"a Scaling must stand at the ends, got one at '{name}'; leave it out")
+    require_no_scaling(chain)
     linears = [(name, m) for name, m in chain if isinstance(m, nn.Linear)]
     if len(linears) < min_layers:
         rule = "two Linear layers (hinges need a hidden layer)" if min_layers == 2 else "one Linear layer"
@@ -48,34 +49,71 @@ def find_chain(module: nn.Module, min_layers: int = 2) -> Found:
             f"the module must hold a chain of at least {rule}, got {len(linears)} in {type(module).__name__}"
         )
     for name, m in linears:
-        if m.bias is None:
-            raise NetworkError(f"'{name}' must have a bias to place its knots; make it with bias=True")
-        if not {"weight", "bias"} <= dict(m.named_parameters(recurse=False)).keys():
-            raise NetworkError(f"'{name}' is parametrised; initialise first, then register the parametrisation")
-        if not (m.weight.requires_grad and m.bias.requires_grad):
-            raise NetworkError(f"'{name}' is frozen (requires_grad=False); initialise first, then freeze")
+        require_linear(name, m)
+    require_follow(linears)
+    return Found([m for _, m in linears], _activation_between(chain), x, y)
+
+
+def require_no_scaling(inner: list[tuple[str, nn.Module]]) -> None:
+    """Refuse a Scaling between the layers."""
+    for name, m in inner:
+        if isinstance(m, Scaling):
+            raise NetworkError(
+                f"a Scaling must stand at the ends, the last with one scale for all outputs, got one at '{name}'; "
+                f"leave it out"
+            )
+
+
+def require_linear(name: str, linear: nn.Linear, *, bias: bool = True) -> None:
+    """Refuse a Linear whose weights cannot be set, or that has no bias where it needs one."""
+    if bias and linear.bias is None:
+        raise NetworkError(f"'{name}' must have a bias to place its knots; make it with bias=True")
+    own = dict(linear.named_parameters(recurse=False))
+    if "weight" not in own or (linear.bias is not None and "bias" not in own):
+        raise NetworkError(f"'{name}' is parametrised; initialise first, then register the parametrisation")
+    if not all(parameter.requires_grad for parameter in own.values()):
+        raise NetworkError(f"'{name}' is frozen (requires_grad=False); initialise first, then freeze")
+
+
+def is_settable(linear: nn.Linear) -> bool:
+    """Whether the weights of a Linear are its own and train."""
+    try:
+        require_linear("", linear, bias=False)
+    except NetworkError:
+        return False
+    return True
+
+
+def require_follow(linears: list[tuple[str, nn.Linear]]) -> None:
+    """Refuse Linear layers whose widths do not fit one another."""
     for (_, first), (name, second) in itertools.pairwise(linears):
         if first.out_features != second.in_features:
             raise NetworkError(
                 f"the Linear layers must follow one another, '{name}' takes {second.in_features} features and the one "
                 f"before it makes {first.out_features}"
             )
-    return Found([m for _, m in linears], _activation_between(chain), x, y)
 
 
 def _activation_between(chain: list[tuple[str, nn.Module]]) -> Activation:
     activations = [m for _, m in chain if not isinstance(m, nn.Linear)]
     if not activations:
         return activation_rule("relu")  # called in forward, then; running the module will tell
-    rules = [activation_rule(m) for m in activations]
-    if len(activations) == 1:
-        return rules[0]  # perhaps called several times; running the module will tell
-    kinds = [isinstance(m, nn.Linear) for _, m in chain]
-    if kinds != [k % 2 == 0 for k in range(len(chain))] or len(chain) % 2 == 0:
-        raise NetworkError(
-            f"Linear layers and activations must take turns and end with a Linear, got "
-            f"{' → '.join(type(m).__name__ for _, m in chain)}"
-        )
+    if len(activations) > 1:  # one may be called several times; running the module will tell
+        kinds = [isinstance(m, nn.Linear) for _, m in chain]
+        if kinds != [k % 2 == 0 for k in range(len(chain))] or len(chain) % 2 == 0:
+            raise NetworkError(
+                f"Linear layers and activations must take turns and end with a Linear, got "
+                f"{' → '.join(type(m).__name__ for _, m in chain)}"
+            )
+    return common_rule(activations)
+
+
+def common_rule(activations: list[nn.Module]) -> Activation:
+    """Return the rule of activations that are all alike."""
+    try:
+        rules = [activation_rule(m) for m in activations]
+    except NetworkError as error:
+        raise NetworkError(f"{error}; {BESIDE}") from None
     if any(replace(rule, module=rules[0].module) != rules[0] for rule in rules):
         raise NetworkError(f"all activations must be alike, got {', '.join(map(_describe, activations))}")
     return rules[0]

@@ -30,13 +30,13 @@ from knotwork.network.start.init import (
     CHECKED_ROWS,
     START,
     carried_units,
-    place_,
     require_options,
     require_target,
     size_of,
     start_task_of,
 )
 from knotwork.network.start.initial import spline_start
+from knotwork.network.start.place import place_
 from knotwork.network.train.targets import Target, read_target
 from knotwork.parameters import checked, seed, text, whole
 from knotwork.spline import model as terms
@@ -215,8 +215,9 @@ def init_head_(
     first = next(replaced.parameters())
     shown = torch.from_numpy(X[:CHECKED_ROWS]).to(first.device, first.dtype)
     difference = place_(
-        replaced, linears, chain, shown, spline(projection(X[:CHECKED_ROWS])), size_of(task_of_head.coordinates)
-    )
+        replaced, list(zip(linears, chain.layers, strict=True)), chain, shown,
+        spline(projection(X[:CHECKED_ROWS])), size_of(task_of_head.coordinates),
+    )  # fmt: skip
     if hidden is not None:
         parent, _, name = head.rpartition(".")
         setattr(model.get_submodule(parent), name, replaced)

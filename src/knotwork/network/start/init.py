@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,17 @@ from torch import Tensor, nn
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.sample import Sample
-from knotwork.errors import NetworkError, ScaleWarning
+from knotwork.data.table import TableEncoder, as_frame, learn_encoder
+from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
-from knotwork.network.chain import Chain, build, flags_kept, write_layer_
 from knotwork.network.reshape import FILLS
 from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start, units_of
-from knotwork.network.start.find import find_chain
 from knotwork.network.start.initial import spline_start
+from knotwork.network.start.normalised import standardise_
+from knotwork.network.start.place import place_, unchanged_on_failure
+from knotwork.network.start.residual import require_room, stream_layers
+from knotwork.network.start.route import Route, find_route
+from knotwork.network.start.tame import require_tame
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.network.train.targets import Target, read_target, to_numpy
 from knotwork.parameters import checked, number, seed, text, whole
@@ -29,8 +32,8 @@ from knotwork.spline.model import Spline
 
 # Rows on which the module is run to see that it computes the spline.
 CHECKED_ROWS = 1024
-# Ratio of the features' stds, or of a mean to its std, above which training is slow.
-WILD = 1e3
+# Rows whose statistics the BatchNorms inside the module begin with.
+MEASURED_ROWS = 16384
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class InitReport:
     seconds : time taken
     task : "regression" or "classification"
     classes : the labels in the order of the outputs (of two, the one output is the log-odds of the second)
+    encoder : from a data frame to the rows that the module takes; None if X was an array or a tensor
     """
 
     spline: Spline
@@ -52,6 +56,7 @@ class InitReport:
     seconds: float
     task: str = "regression"
     classes: tuple[Any, ...] | None = None
+    encoder: TableEncoder | None = None
 
 
 # What both init_ and init_head_ take.
@@ -82,10 +87,14 @@ def init_(
 
     Parameters
     ----------
-    module : a chain of Linear layers with an activation in between (a module each, one for all, or ReLU called in
-        ``forward``); Dropout, Flatten and Identity may stand anywhere, a ``Scaling`` at the ends. dtype, device and
-        everything else about it stay as they are
-    X, y : (N, …) and (N,) or (N, outputs), tensors or arrays, as the module will see them; for classes (N,) labels
+    module : Linear layers with an activation in between, with BatchNorm1d, Dropout, Flatten and Identity anywhere,
+        residual sums, and a ``Scaling`` at the ends, in a Sequential or in whatever ``forward`` that ``torch.fx`` can
+        read. A BatchNorm changes nothing in use, and in training as little as batches differ. In a residual network the
+        spline runs along the skips, and the branches are zero at first. dtype, device and everything else about it stay
+        as they are. For any other module there is ``with_spline``
+    X, y : (N, …) and (N,) or (N, outputs), tensors, arrays or a data frame for X, as the module will see them; for
+        classes (N,) labels. The text columns of a frame become indicators, as in the estimators; the report has the
+        encoder. Features and responses too far from mean 0 and std 1 to be trained on are refused, with the line to add
     task : "regression", "classification" (the outputs become logits; one output distinguishes two classes) or "auto":
         classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
     fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; a ridge of
@@ -108,29 +117,44 @@ def init_(
     """
     start = time.perf_counter()
     require_options(fill, max_terms, max_degree, penalty, threshold, ridge)
-    found = find_chain(module)
-    linears, rule, scaling = found.linears, found.rule, found.scaling
-    rows, target = _read(X, y, linears, task)
+    route = find_route(module)
+    outputs = route.last.out_features
+    rows, encoder = _read_rows(X, route.first.in_features)
+    target = read_target(y, outputs, task)
+    require_target(target, len(rows), outputs)
     weight = np.ones(len(rows)) if sample_weight is None else to_numpy(sample_weight, "sample_weight")
     if weight.shape != (len(rows),) or not np.isfinite(weight.sum()) or (weight <= 0).any():
         raise NetworkError(
             f"sample_weight must be positive, one per row ({len(rows)}), got shape {weight.shape} and a sum of "
             f"{weight.sum():g}"
         )
-    sample = Sample(rows, target.values, weight)
-    widths, outputs = tuple(layer.out_features for layer in linears[:-1]), linears[-1].out_features
-    names = tuple(f"x{k}" for k in range(rows.shape[1]))
-    start_task = start_task_of(sample, target, outputs, names, widths, rule, weighted=sample_weight is not None)
+    if route.stream is not None:
+        require_room(route.stream, rows.shape[1], outputs)
+    names = tuple(f"x{k}" for k in range(rows.shape[1])) if encoder is None else encoder.feature_names
+    start_task = start_task_of(
+        Sample(rows, target.values, weight), target, outputs, names, route.widths, route.rule,
+        weighted=sample_weight is not None,
+    )  # fmt: skip
     c = start_task.coordinates
-    _warn_of_scales(c if scaling is None else c.relative_to(scaling))
-    spline = choose_start(
-        start_task,
-        StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs),
-    )
-    chain = spline_start(spline, c, rows, widths, rule, fill, np.random.default_rng(random_state)).with_scaling(c)
-    chain = chain.folded() if scaling is None else chain.in_coordinates(scaling).with_scaling(scaling)
-    shown = _shown(module, X, rounded=found.x_scaling is None)
-    difference = place_(module, linears, chain, shown, spline(rows[:CHECKED_ROWS]), size_of(c))
+    with unchanged_on_failure(module):
+        seen = _seen(route, rows)
+        shown = _shown(module, X if encoder is None else rows, rounded=route.x_scaling is None)
+        require_tame(module, c, seen, names, route, shown, regression=target.classes is None)
+        spline = choose_start(
+            start_task,
+            StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs),
+        )
+        rng = np.random.default_rng(random_state)
+        inner = spline_start(spline, c, rows, route.widths, route.rule, fill, rng)
+        chain = inner.with_scaling(c).in_coordinates(seen)
+        if route.stream is None:
+            layers = list(zip(route.linears, chain.layers, strict=True))
+        else:
+            layers = stream_layers(route.stream, route.linears, inner, c.relative_to(seen), rng)
+        difference = place_(
+            module, layers, chain.with_scaling(seen), shown[:CHECKED_ROWS], spline(rows[:CHECKED_ROWS]), size_of(c),
+            route, shown,
+        )  # fmt: skip
     return InitReport(
         spline=spline,
         units=carried_units(spline, start_task),
@@ -139,6 +163,7 @@ def init_(
         seconds=time.perf_counter() - start,
         task=target.task,
         classes=target.classes,
+        encoder=encoder,
     )
 
 
@@ -182,48 +207,27 @@ def carried_units(spline: Spline, task: StartTask) -> tuple[int, ...]:
     return (*units, *(carried for _ in behind))
 
 
-def place_(
-    module: nn.Module, linears: list[nn.Linear], chain: Chain, shown: Tensor, expected: Floats, size: float
-) -> Floats:
-    """Set the weights and run the module on rows to see that it computes what is expected; else nothing has changed.
-
-    Returns |module − expected|: (rows, outputs). ``size`` is that of the outputs.
-    """
-    expected = expected.reshape(len(shown), -1)
-    activation = type(chain.modules[0]).__name__ if chain.modules else "nothing"
-    before = [{name: value.clone() for name, value in layer.state_dict().items()} for layer in linears]
-    try:
-        for linear, layer in zip(linears, chain.layers, strict=True):
-            write_layer_(linear, layer)
-        difference: Floats = np.abs(_run(module, shown, expected.shape) - expected)
-        precision = 1e-9 if linears[0].weight.dtype == torch.float64 else 1e-3
-        # What the dtype does to the spline on inputs of this scale is not the module's fault.
-        same = build(chain, linears[0].weight.dtype, shown.device)
-        rounding = np.abs(_run(same, shown.flatten(1), expected.shape) - expected)
-        if not difference.max() <= precision * size + chain.conversion.bound + 2 * rounding.max():
-            raise NetworkError(
-                f"the module does not run its Linear layers in the order of their definition with "
-                f"{activation} in between (off by {difference.max():.3g} on the data); "
-                f"pass the part of it that does"
-            )
-    except BaseException:
-        for linear, state in zip(linears, before, strict=True):
-            linear.load_state_dict(state)
-        raise
-    return difference
-
-
-def _read(X: Any, y: Any, linears: list[nn.Linear], task: str) -> tuple[Floats, Target]:
-    rows = to_numpy(X)
+def _read_rows(X: Any, features: int) -> tuple[Floats, TableEncoder | None]:
+    """Read rows as (N, d), and how a data frame became them."""
+    encoder = None if isinstance(X, Tensor) or as_frame(X) is None else learn_encoder(X)
+    rows = to_numpy(X) if encoder is None else encoder.encode(X)
     rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
-    if rows.ndim != 2 or rows.shape[1] != linears[0].in_features:
-        raise NetworkError(f"the first Linear takes {linears[0].in_features} features, got X of shape {rows.shape}")
-    outputs = linears[-1].out_features
-    target = read_target(y, outputs, task)
-    require_target(target, len(rows), outputs)
+    if rows.ndim != 2 or rows.shape[1] != features:
+        columns = "" if encoder is None else f" once its columns are encoded ({', '.join(encoder.feature_names)})"
+        raise NetworkError(f"the first Linear takes {features} features, got X of shape {rows.shape}{columns}")
     if not np.isfinite(rows).all():
         raise NetworkError("X must be finite, got NaN or inf; leave those rows out or fill them in")
-    return rows, target
+    return rows, encoder
+
+
+def _seen(route: Route, rows: Floats) -> Coordinates:
+    """Return the coordinates that the layers compute in; a BatchNorm in front of them is set to standardise."""
+    outputs = route.last.out_features
+    ends = route.scaling or Coordinates.identity(rows.shape[1], outputs)
+    if route.input_norm is None:
+        return ends
+    inner = standardise_(route.input_norm, ends.features(rows), outputs)
+    return replace(ends, x_centre=ends.x_centre + ends.x_scale * inner.x_centre, x_scale=ends.x_scale * inner.x_scale)
 
 
 def require_target(target: Target, rows: int, outputs: int) -> None:
@@ -243,30 +247,8 @@ def require_target(target: Target, rows: int, outputs: int) -> None:
         raise NetworkError("y must be finite, got NaN or inf; leave those rows out or fill them in")
 
 
-def _warn_of_scales(coordinates: Coordinates) -> None:
-    scale, centre = coordinates.x_scale, np.abs(coordinates.x_centre)
-    if scale.max() > WILD * scale.min() or (centre > WILD * scale).any():
-        warnings.warn(
-            f"the features' stds run from {scale.min():.3g} to {scale.max():.3g} and their means to "
-            f"{centre.max():.3g}: the start is right, but training will be slow; standardise X first",
-            ScaleWarning,
-            stacklevel=4,
-        )
-
-
 def _shown(module: nn.Module, X: Any, *, rounded: bool) -> Tensor:
     """Return some of the rows as they came, for the module to run on; ``rounded`` to its dtype."""
-    rows = X[:CHECKED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(to_numpy(X)[:CHECKED_ROWS].copy())
+    rows = X[:MEASURED_ROWS] if isinstance(X, Tensor) else torch.from_numpy(to_numpy(X)[:MEASURED_ROWS].copy())
     first = next(module.parameters())
     return rows.detach().to(first.device, first.dtype if rounded else rows.dtype)
-
-
-def _run(module: nn.Module, rows: Tensor, shape: tuple[int, ...]) -> Floats:
-    """Run a module as it will be used: (N, …) → (N, p)."""
-    with flags_kept(module), torch.no_grad():
-        out = module.eval()(rows)
-    if not isinstance(out, Tensor) or out.numel() != np.prod(shape):
-        got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise NetworkError(f"the module must return a tensor of shape {shape} for these rows, got {got}")
-    values: Floats = out.to("cpu", torch.float64).numpy().reshape(shape)
-    return values
