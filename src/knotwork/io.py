@@ -28,6 +28,8 @@ from knotwork.serial.reader import Reader
 from knotwork.serial.tables import KINDS, NotAsWritten, name_in, not_as_written
 from knotwork.serial.writer import Writer
 
+_OTHER_NETWORK = ", or any network with torch.save(net.state_dict(), path)"
+
 
 @checked(path=place(), overwrite=switch())
 def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -59,7 +61,7 @@ def save(model: Any, path: str | os.PathLike[str], *, overwrite: bool = False) -
     if kind is None:
         raise DataError(
             f"save takes one of {', '.join(KINDS)} and no class derived from them, got {type(model).__name__}; "
-            f"save the part of it that is one of these"
+            f"save the part of it that is one of these{_OTHER_NETWORK * hasattr(model, 'state_dict')}"
         )
     folder = Path(path)
     require_free(folder, overwrite)

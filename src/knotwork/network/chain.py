@@ -226,10 +226,7 @@ def working_layers(module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequenti
     """
     found: list[tuple[str, nn.Module]] = []
     for name, layer in leaves(module, opened=opened):
-        if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
-            raise NetworkError(
-                f"a Flatten must keep the rows and flatten all else (start_dim=1, end_dim=-1), got {layer} at '{name}'"
-            )
+        require_rows_kept(name, layer)
         if isinstance(layer, TRANSPARENT):
             continue
         if not is_known(layer):
@@ -240,6 +237,14 @@ def working_layers(module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequenti
             )
         found.append((name, layer))
     return found
+
+
+def require_rows_kept(name: str, layer: nn.Module) -> None:
+    """Refuse a Flatten that mixes rows."""
+    if isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1):
+        raise NetworkError(
+            f"a Flatten must keep the rows and flatten all else (start_dim=1, end_dim=-1), got {layer} at '{name}'"
+        )
 
 
 def is_known(layer: nn.Module) -> bool:
@@ -277,7 +282,10 @@ def read_chain(net: nn.Module) -> Chain:
     Linear layers in a row are one map. A Scaling at either end is the chain's scaling, one in between joins the map.
     """
     if not isinstance(net, nn.Sequential):
-        raise NetworkError(f"a network must be an nn.Sequential of Linear and activation, got {type(net).__name__}")
+        part = "; pass its spline, net.spline" if isinstance(getattr(net, "spline", None), nn.Sequential) else ""
+        raise NetworkError(
+            f"a network must be an nn.Sequential of Linear and activation, got {type(net).__name__}{part}"
+        )
     named = working_layers(net)
     hooked = [name for name, module in named if module._forward_hooks]
     if hooked:

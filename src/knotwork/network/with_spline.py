@@ -58,7 +58,7 @@ def with_spline(
     >>> mine = nn.Sequential(nn.Linear(10, 32), nn.LayerNorm(32), nn.Tanh(), nn.Linear(32, 1))
     >>> net = with_spline(mine, model)
     >>> rows = torch.from_numpy(net.conversion.encoder.encode(X))
-    >>> bool(np.abs(net(rows)[:, 0].detach().numpy() - model.predict(X)).max() < 1e-4)
+    >>> bool((net(rows)[:, 0] - torch.from_numpy(model.predict(X))).abs().max() < 1e-4)
     True
     """
     if not isinstance(module, nn.Module):

@@ -16,7 +16,7 @@ from torch import fx, nn
 from knotwork.data.coordinates import Coordinates
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
-from knotwork.network.chain import scaling_coordinates, without_scaling
+from knotwork.network.chain import require_rows_kept, scaling_coordinates, without_scaling
 from knotwork.network.scaling import Scaling
 from knotwork.network.start.find import (
     BESIDE,
@@ -148,7 +148,8 @@ def _route(module: nn.Module, traced: Traced) -> Route:
 
 def _require_passable(steps: Iterable[Step]) -> None:
     for step in steps:
-        if step.kind is Kind.OTHER and step.called:
+        if step.kind is Kind.OTHER and step.called and step.module is not None:
+            require_rows_kept(step.name, step.module)
             raise NetworkError(
                 f"a spline passes through Linear layers, activations, BatchNorm1d and residual sums, got "
                 f"{type(step.module).__name__} at '{step.name}'; {BESIDE}"

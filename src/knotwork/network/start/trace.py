@@ -171,8 +171,8 @@ def _common(ways: list[tuple[Step, ...]]) -> tuple[Step, ...]:
 
 
 def _does_nothing(layer: nn.Module) -> bool:
-    flattens = isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1)
-    return isinstance(layer, (*TRANSPARENT, nn.Unflatten)) and not flattens
+    mixes_rows = isinstance(layer, nn.Flatten) and (layer.start_dim, layer.end_dim) != (1, -1)
+    return isinstance(layer, (*TRANSPARENT, nn.Unflatten)) and not mixes_rows
 
 
 def _kind(layer: nn.Module) -> Kind:
