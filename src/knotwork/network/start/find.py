@@ -136,12 +136,17 @@ def find_head(model: nn.Module, head: str) -> nn.Module:
         module = None
     if module is None:
         raise NetworkError(f"the model has no submodule '{head}'; its heads may be {_candidates(model)}")
+    require_weights(model)
+    return module
+
+
+def require_weights(model: nn.Module) -> None:
+    """Refuse a module whose parameters hold no numbers yet."""
     for name, parameter in model.named_parameters():
         if parameter.is_meta or torch.nn.parameter.is_lazy(parameter):
             raise NetworkError(
                 f"the model must hold its weights to be run, got '{name}' without data; load them or run it once first"
             )
-    return module
 
 
 def _candidates(model: nn.Module) -> str:

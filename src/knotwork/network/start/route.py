@@ -25,6 +25,7 @@ from knotwork.network.start.find import (
     require_follow,
     require_linear,
     require_no_scaling,
+    require_weights,
 )
 from knotwork.network.start.trace import Kind, Step, Traced, every_step, trace
 
@@ -88,6 +89,7 @@ class Route:
 
 def find_route(module: nn.Module) -> Route:
     """Find the way of a spline through a module; refuse where there is none, with the reason."""
+    require_weights(module)
     traced = trace(module)
     if traced is None:  # whether its layers run in the order of their definition, running the module will tell
         found = find_chain(module)

@@ -100,7 +100,8 @@ def trace(module: nn.Module) -> Traced | None:
     if not module._modules:  # a layer alone has no way through it
         return None
     try:
-        with flags_kept(module):  # what depends on training, a dropout say, is read as it is in use
+        # What depends on training, a dropout say, is read as it is in use; random numbers drawn meanwhile do not count.
+        with flags_kept(module), torch.random.fork_rng(devices=[]):
             graph = _Tracer().trace(module.eval())
         runs = fx.GraphModule(module, graph)
     except Exception:  # forward is anybody's code: conditions on values, other inputs, anything
