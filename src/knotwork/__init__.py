@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from knotwork.network.scaling import Scaling as Scaling
     from knotwork.network.start.heads import init_head_ as init_head_
     from knotwork.network.start.init import init_ as init_
+    from knotwork.network.start.with_spline import with_spline as with_spline
     from knotwork.network.train.train import train as train
-    from knotwork.network.with_spline import with_spline as with_spline
     from knotwork.pwl.lattice import LatticePWL as LatticePWL
     from knotwork.pwl.maxsum import MaxSum as MaxSum
     from knotwork.pwl.pieces import Piece as Piece
@@ -83,7 +83,7 @@ _HOME = {
     "to_relu": "knotwork.network.compile.to_relu",
     "train": "knotwork.network.train.train",
     "widen": "knotwork.network.reshape",
-    "with_spline": "knotwork.network.with_spline",
+    "with_spline": "knotwork.network.start.with_spline",
 }
 _MODULES = {"datasets": "knotwork.data.datasets"}
 

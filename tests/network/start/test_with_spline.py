@@ -10,7 +10,7 @@ from torch.nn import functional
 
 import knotwork as kw
 from knotwork.errors import DataError, NetworkError
-from knotwork.network.with_spline import WithSpline
+from knotwork.network.start.with_spline import WithSpline
 from tests.network.start.architectures import Block, ResNet
 
 FEATURES = 5
@@ -172,7 +172,7 @@ def test_the_trained_sum_survives_the_same(name, fitted):
 def loop(net, X, y, epochs, learning_rate=1e-3):
     """The plainest loop there is; returns the errors on other rows, epoch 0 first."""
     other, truth = data(seed=2)
-    dtype = next(net.parameters()).dtype
+    dtype = net(torch.from_numpy(X[:2])).dtype
     rows, target = torch.from_numpy(X), torch.from_numpy(y)[:, None].to(dtype)
     optimiser = torch.optim.Adam([p for p in net.parameters() if p.requires_grad], lr=learning_rate)
     order = torch.Generator().manual_seed(0)
@@ -330,7 +330,7 @@ def test_what_is_not_finite_at_first_does_no_harm(fitted):
 
 
 def test_values_far_outside_are_limited_in_order_and_smoothly():
-    from knotwork.network.with_spline import limited
+    from knotwork.network.start.with_spline import limited
 
     z = torch.linspace(-50, 50, 2001, dtype=torch.float64, requires_grad=True)
     out = limited(z)
@@ -378,3 +378,13 @@ def test_it_is_one_module_with_readable_parts(fitted):
     moved = copy.deepcopy(net).float()
     assert moved.scaling.centre.dtype == torch.float64
     assert moved.gate.dtype == moved.unit.dtype == torch.float32
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_module_of_half_precision_has_a_precise_spline_beside_it(dtype, fitted):
+    X, y = data()
+    net = made("layer norm and residual blocks", fitted, dtype=dtype)
+    assert np.array_equal(values(net, X), values(kw.to_network(fitted), X))
+    assert {p.dtype for p in net.module.parameters()} == {dtype}
+    errors = loop(net, X[:900], y[:900], epochs=2)
+    assert max(errors) <= 1.01 * errors[0]

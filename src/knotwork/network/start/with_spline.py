@@ -37,8 +37,8 @@ def with_spline(
 
     Parameters
     ----------
-    module : any module from (N, d) to (N, outputs), or (N,) for one output; it is copied and not altered. dtype and
-        device of the result are the module's
+    module : any module from (N, d) to (N, outputs), or (N,) for one output; it is copied and not altered. The
+        result is on the module's device and of its dtype, at least of single precision
     model : whatever ``to_network`` takes: a fitted estimator, a pipeline around one, a network, a Spline. An estimator
         remembers how its rows are scaled; a bare Spline is scaled by its knots, which is a guess
     freeze : True keeps the spline as it is: only the gate and the module train
@@ -67,10 +67,12 @@ def with_spline(
     parts = resolve_network(model)
     chain = model_chain(parts)
     held = [p for p in module.parameters() if p.is_floating_point()]
-    dtype = held[0].dtype if held else torch.get_default_dtype()
-    device = held[0].device if held else torch.device("cpu")
     if any(p.is_meta for p in held):
         raise NetworkError("the module must hold its weights, got some on the meta device; load them first")
+    dtype = held[0].dtype if held else torch.get_default_dtype()
+    device = held[0].device if held else torch.device("cpu")
+    # Half precision would not resolve the responses: a module of it has a spline of single precision beside it.
+    own = dtype if dtype == torch.float64 else torch.float32
     try:
         inner = copy.deepcopy(module)
     except Exception as error:
@@ -79,10 +81,10 @@ def with_spline(
         ) from error
     c = chain.coordinates
     net = WithSpline(
-        build(chain, dtype, device),
+        build(chain, own, device),
         Scaling(c.x_centre, c.x_scale).to(device, dtype),
         inner,
-        torch.from_numpy(c.y_scale).to(device, dtype, copy=True),
+        torch.from_numpy(c.y_scale).to(device, own, copy=True),
         axes,
     )
     net.conversion = chain.conversion
