@@ -157,6 +157,35 @@ def test_batches_are_near_the_start_in_training(name):
     assert np.std(values(net, X)[:, 0] - start) < 0.05 * y.std()
 
 
+@pytest.mark.parametrize("functional_dropout", [False, True])
+def test_dropout_takes_parts_of_the_function_and_not_all_or_nothing(functional_dropout):
+    X, y = data()
+
+    class Dropped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linears = nn.ModuleList([nn.Linear(4, 64), nn.Linear(64, 64), nn.Linear(64, 1)])
+            self.dropout = nn.Identity() if functional_dropout else nn.Dropout(0.2)
+
+        def forward(self, x):
+            for linear in self.linears[:-1]:
+                x = self.dropout(torch.relu(linear(x)))
+                x = functional.dropout(x, 0.2, self.training) if functional_dropout else x
+            return self.linears[-1](x)
+
+    net = Dropped().double()
+    report = kw.init_(net, X, y, random_state=0)
+    require_exact(net, report.spline, X)
+    second = report.units[1]
+    # Half of the spare units carry a share each; the others are new.
+    assert (net.linears[-1].weight[0] != 0).sum() == second * (1 + (64 - second) // 2 // second)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        noise = (net.train()(torch.tensor(X)).numpy() - values(net, X)).std()
+    # Each value dropped at once, as in two units that carry all of it, would be a noise of half of the values' size.
+    assert noise < 0.35 * np.sqrt(np.mean(report.spline(X) ** 2))
+
+
 def test_a_batch_norm_in_front_does_the_scaling():
     X, y = data()
     X = X * [1e-2, 1.0, 1e5, 30.0] + [0.0, 500.0, 1e5, -20.0]

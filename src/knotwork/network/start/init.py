@@ -24,6 +24,7 @@ from knotwork.network.start.normalised import standardise_
 from knotwork.network.start.place import place_, unchanged_on_failure
 from knotwork.network.start.residual import require_room, stream_layers
 from knotwork.network.start.route import Route, find_route
+from knotwork.network.start.spread import copies_of, drops_units, spread
 from knotwork.network.start.tame import require_tame
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.network.train.targets import Target, read_target, to_numpy
@@ -41,7 +42,8 @@ class InitReport:
     """What ``init_`` did.
 
     spline : what the module computes now, up to rounding (or the bound of a smooth activation)
-    units : hidden units that the function needs, of each layer; the others are live and add nothing yet
+    units : hidden units that the function needs, of each layer; the others are live and add nothing yet, or, in a
+        module with Dropout, copies that share the work
     max_difference, mean_difference : |module − spline| on some of the rows
     seconds : time taken
     task : "regression" or "classification"
@@ -145,7 +147,10 @@ def init_(
             StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs),
         )
         rng = np.random.default_rng(random_state)
-        inner = spline_start(spline, c, rows, route.widths, route.rule, fill, rng)
+        units = carried_units(spline, start_task)
+        copies = copies_of(units, route.widths) if drops_units(module, route.graph) else (1,) * len(units)
+        widths = [w - (times - 1) * n for w, n, times in zip(route.widths, units, copies, strict=True)]
+        inner = spread(spline_start(spline, c, rows, widths, route.rule, fill, rng), units, copies)
         chain = inner.with_scaling(c).in_coordinates(seen)
         if route.stream is None:
             layers = list(zip(route.linears, chain.layers, strict=True))
@@ -157,7 +162,7 @@ def init_(
         )  # fmt: skip
     return InitReport(
         spline=spline,
-        units=carried_units(spline, start_task),
+        units=units,
         max_difference=float(difference.max()),
         mean_difference=float(difference.mean()),
         seconds=time.perf_counter() - start,
