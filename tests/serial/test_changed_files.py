@@ -93,7 +93,7 @@ def one_sentence(error):
             lambda d: d["model"]["fields"].update(coef=d["model"]["fields"]["intercept"]),
             "'intercept' is missing",
         ),
-        (lambda d: d["model"]["fields"].update(terms="ab"), "a part that does not fit"),
+        (lambda d: d["model"]["fields"].update(terms="ab"), "a part of Spline that does not fit"),
         (lambda d: d["model"]["fields"].update(feature_names={"list": []}), "an object with the keys list"),
     ],
 )

@@ -118,9 +118,8 @@ def input_scaling(c: Coordinates) -> Coordinates:
 
 def _matrix(values: Any, name: str) -> Floats:
     """Return rows as float64, (N, d); the text columns of a frame as indicators, one column as (N, 1)."""
-    if isinstance(values, Tensor):
-        values = values.detach().to("cpu", torch.float64).numpy()
-    matrix = np.asarray(values, dtype=np.float64) if as_frame(values) is None else learn_encoder(values).encode(values)
+    frame = as_frame(values) is not None
+    matrix = learn_encoder(values).encode(values) if frame else read_numbers(values, name, NetworkError)
     matrix = matrix[:, None] if matrix.ndim == 1 and name == "y" else matrix
     if matrix.ndim != 2 or len(matrix) == 0 or not np.isfinite(matrix).all():
         raise NetworkError(f"{name} must be finite, (N, columns), with a row at least, got shape {matrix.shape}")

@@ -429,7 +429,7 @@ def refuse(model, message, data, head="head", **options):
             "hidden layer 1 needs a width of at least 2 to carry the outputs, got 1",
             {},
         ),
-        (Net, "hidden must be widths", {"hidden": ()}),
+        (Net, "hidden must name at least one layer", {"hidden": ()}),
         (Net, "outputs is for a new head", {"outputs": 3}),
         (Net, "max_features must be at least 2, got 1", {"max_features": 1}),
         (Net, "fill must be one of", {"fill": "nothing"}),

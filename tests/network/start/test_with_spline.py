@@ -246,8 +246,8 @@ def test_the_module_sees_standardised_rows_and_counts_in_stds_of_the_response(fi
     assert seen[-1].abs().max() < 3 + np.log1p(40)
     with torch.no_grad():
         net.gate.fill_(0.5)
-    np.testing.assert_allclose(values(net, X) - start, 0.5 * c.y_scale, rtol=1e-4)
-    assert c.y_scale == pytest.approx(y[:900].std(), rel=1e-6)
+    np.testing.assert_allclose(values(net, X) - start, np.full((len(X), 1), 0.5 * c.y_scale[0]), rtol=1e-4)
+    assert c.y_scale[0] == pytest.approx(y[:900].std(), rel=1e-6)
 
 
 def test_several_outputs_have_a_gate_each():
