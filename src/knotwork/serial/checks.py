@@ -55,6 +55,10 @@ def _hints(name: str) -> dict[str, Any]:
     return get_type_hints(class_in(RECORDS, name))
 
 
+# From Python 3.12 on numpy's array type is an alias with a name of its own.
+ARRAY = get_origin(NDArray[Any])
+
+
 def matches(value: Any, hint: Any) -> bool:
     """Whether a value is of the type that an annotation states, all the way down.
 
@@ -70,8 +74,8 @@ def matches(value: Any, hint: Any) -> bool:
         return isinstance(value, tuple) and all(matches(item, arguments[0]) for item in value)
     if origin is list:
         return isinstance(value, list) and all(matches(item, arguments[0]) for item in value)
-    if origin is np.ndarray:
-        kind = get_args(arguments[1])[0]
+    if origin in (np.ndarray, ARRAY):
+        kind = arguments[0] if origin is not np.ndarray else get_args(arguments[1])[0]
         return isinstance(value, np.ndarray) and np.issubdtype(value.dtype, _family(kind))
     if hint is float:
         return isinstance(value, (float, int)) and not isinstance(value, bool)

@@ -274,8 +274,6 @@ def _spline(
     """
     intercept = fitted.intercept + y_scaling.centre
     factor = np.ones(len(terms))
-    # In extended precision, whose range is larger.
-    scale = x_scaling.scale.astype(np.longdouble)
     for m, term in enumerate(terms):
         match term:
             case Linear():
@@ -283,8 +281,10 @@ def _spline(
                 factor[m] = x_scaling.scale[term.feature]
             case Min():
                 factor[m] = slopes[term.hinges[0].feature]
-            case _:
-                factor[m] = prod(scale[f] for f in term.features)
+            case Hinge():
+                factor[m] = x_scaling.scale[term.feature]
+            case _:  # in extended precision, whose range is larger
+                factor[m] = prod(x_scaling.scale[list(term.features)].astype(np.longdouble))
     with np.errstate(over="ignore"):
         coef = fitted.coef * factor[:, None] / y_scaling.scale[0]
     if not np.isfinite(coef).all():

@@ -19,6 +19,7 @@ from knotwork.spline.candidates import BETTER, Candidates, Known
 from knotwork.spline.interactions import Families, Interactions, Move
 from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 from knotwork.spline.rules import Rules, gcv
+from knotwork.spline.triangular import triangular
 
 
 @dataclass(frozen=True)
@@ -266,13 +267,6 @@ class _Search:
             first, room = self._columns - len(columns), self.max_terms - self.counter
             table = self._as_table(columns)
             self._families.extend(table, terms, first, self._factor, self._projection, room)
-
-
-def triangular(columns: Floats, responses: Floats) -> tuple[Floats, Floats]:
-    """Return R and Qᵀy of columns = Q·R: (m, k), (m, p) → (k, k), (k, p). Q itself is never made."""
-    k = columns.shape[1]
-    both = np.asarray(np.linalg.qr(np.concatenate([columns, responses], axis=1), mode="r"), np.float64)
-    return both[:k, :k], both[:k, k:]
 
 
 def forward(

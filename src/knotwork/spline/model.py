@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
@@ -56,6 +57,10 @@ class Hinge:
     sign: int
 
     def __post_init__(self) -> None:
+        # What a fit makes passes at once: it makes many.
+        plain = type(self.feature) is int and type(self.sign) is int and type(self.knot) is float
+        if plain and self.feature >= 0 and self.sign in (1, -1) and isfinite(self.knot):
+            return
         _require_feature(self.feature)
         if not is_number(self.knot):
             raise DataError(f"the knot of a hinge must be a finite number, got {shown(self.knot)}")

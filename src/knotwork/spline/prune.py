@@ -17,6 +17,7 @@ from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled
 from knotwork.spline.forward import ForwardPass
 from knotwork.spline.rules import gcv
+from knotwork.spline.triangular import inverse_of
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
     columns = len(path.factor)
     rss = np.full(columns, np.inf)
     members = np.zeros((columns, columns), dtype=np.bool_)
-    table = np.concatenate([path.factor, path.projection, np.linalg.inv(path.factor).T], axis=1)
+    table = np.concatenate([path.factor, path.projection, inverse_of(path.factor).T], axis=1)
     _eliminate(table, path.projection.shape[1], path.rss, prefixes, np.arange(columns), rss, members)
     return PruningPath(
         members=members,

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.forward import ForwardPass, triangular
+from knotwork.spline.forward import ForwardPass
 from knotwork.spline.moments.moments import RowSums, TermTable
+from knotwork.spline.triangular import inverse_of, triangular
 
 # The residual's products are exact to rounding, so each pass gains as many digits as the factor has: the second
 # is already enough up to condition numbers near 1e7, the others are for worse.
@@ -39,7 +40,7 @@ class Refit:
 def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp]) -> Refit:
     """Fit the chosen columns of the forward pass (0 is the intercept) and polish the coefficients."""
     factor, projection = triangular(path.factor[:, chosen], path.projection)
-    inverse = np.asarray(np.linalg.inv(factor), np.float64)
+    inverse = inverse_of(factor)
     beta = inverse @ projection
     terms = path.terms[chosen[1:] - 1]
     previous, rss = beta, np.full(beta.shape[1], np.inf)

@@ -22,6 +22,8 @@ from knotwork.spline.moments.moments import Opening, Residual, TermTable
 
 # Rows whose values and products are kept in the nearest cache while all features pass over them.
 TILE = 2048
+# Where a histogram of one column has its sums.
+FIRST = np.zeros(1, np.int64)
 # Rows on which all terms are evaluated at a time for their residual.
 RESIDUAL_TILE = 256
 
@@ -129,13 +131,14 @@ def _hinge_sums(columns, codes, offsets, w, rows, features, x, knot, sign, activ
 
 
 @compiled
-def _suffix_products(tables, first, offsets, knots, out):  # type: ignore[no-untyped-def]
+def _suffix_products(tables, places, offsets, knots, out):  # type: ignore[no-untyped-def]
     """Turn histograms of v into ⟨v, c⟩ for every candidate c: Σ_{x>t} v·x − t·Σ_{x>t} v.
 
-    tables : (blocks, sides × bins, ·) Σ v and Σ v·x at places ``first`` and behind it; out : (sides, bins)
+    tables : (blocks, sides × bins, ·) Σ v and Σ v·x at each of the places and behind it; out : (places × sides, bins)
     """
+    sides = len(out) // places.size
     for s in range(len(out)):
-        base = s * knots.size
+        base, first = s % sides * knots.size, places[s // sides]
         for f in range(offsets.size - 1):
             v, vx = 0.0, 0.0
             for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
@@ -237,16 +240,16 @@ class CpuRows:
 
         self._workers.run(task, len(jobs))
         # The products of zero and 1 with …: the first are the masses, because a table begins with zeros.
-        mass, sums, cross, *responses = np.empty((3 + len(y), 1, t.size))
-        for first, out in zip((0, 1, 2, *range(4, tables.shape[2], 2)), (mass, sums, cross, *responses), strict=True):
-            _suffix_products(tables, first, grid.offsets, t, out)
+        products = np.empty((3 + len(y), t.size))
+        _suffix_products(tables, np.array([0, 1, 2, *range(4, tables.shape[2], 2)]), grid.offsets, t, products)
+        mass, sums, cross = products[:3]
         return Opening(
-            total=float(mass[0, 0]),
-            mass=mass[0],
-            sums=sums[0],
-            norms=cross[0] - t * sums[0],
-            cross=cross[0],
-            responses=np.concatenate(responses).T,
+            total=float(mass[0]),
+            mass=mass,
+            sums=sums,
+            norms=cross - t * sums,
+            cross=cross,
+            responses=products[3:].T,
             squares=np.einsum("kn,kn->k", y, self._y),
         )
 
@@ -286,7 +289,7 @@ class CpuRows:
 
         self._workers.run(task, len(jobs))
         products = np.empty((count, grid.knots.size))
-        _suffix_products(tables, 0, grid.offsets, grid.knots, products)
+        _suffix_products(tables, FIRST, grid.offsets, grid.knots, products)
         return products
 
     def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> CpuChildren:
