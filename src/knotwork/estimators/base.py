@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
@@ -40,6 +41,12 @@ class Estimator(BaseEstimator):
             raise
         return self
 
+    @classmethod
+    @functools.cache
+    def _get_param_names(cls) -> list[str]:
+        """Return the names that scikit-learn reads off the constructor; it would do so several times in every fit."""
+        return super()._get_param_names()
+
     def _validate_params(self) -> None:
         try:
             super()._validate_params()
@@ -47,7 +54,7 @@ class Estimator(BaseEstimator):
             raise
         except Exception as error:  # scikit-learn's check meets a type that it cannot compare, a Fraction say
             raise ParameterError(f"a parameter of {type(self).__name__} cannot be used: {one_line(error)}") from None
-        for name, value in self.get_params(deep=False).items():
+        for name, value in vars(self).items():
             if isinstance(value, int) and abs(value) > LARGEST:
                 raise ParameterError(f"{name} must be within the range of floats (1.8e308), got a larger integer")
 
