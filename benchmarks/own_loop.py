@@ -9,7 +9,7 @@ rows, which neither the spline nor the loop sees. All networks have two hidden l
 and 30 epochs:
 
 reshape      kw.reshape(kw.to_network(kw.MarsRegressor().fit(X, y)), (64, 64), X=X)
-init_        kw.init_ on an nn.Sequential with a kw.Scaling at both ends
+init_        kw.init_ on nn.Sequential(kw.Scaling.of(X), …, kw.Scaling.back_to(y)), as its error message asks for
 with_spline  kw.with_spline of a random nn.Sequential and the same MarsRegressor
 random       PyTorch's own random weights on standardised rows and responses
 
@@ -56,7 +56,7 @@ Rows = tuple[np.ndarray, np.ndarray]
 
 
 def ends(X: np.ndarray, y: np.ndarray) -> tuple[kw.Scaling, kw.Scaling]:
-    """Return the scaling of raw rows, and the one back to raw responses."""
+    """Return the scaling of raw rows by their stds, and the one back to raw responses."""
     std = X.std(axis=0)
     return kw.Scaling(X.mean(axis=0), np.where(std > 0, std, 1)), kw.Scaling([-y.mean() / y.std()], [1 / y.std()])
 
@@ -69,14 +69,15 @@ def layers(inputs: int) -> list[nn.Module]:
 def network(start: str, X: np.ndarray, y: np.ndarray, seed: int) -> nn.Module:
     """Return a network of raw rows (N, d) and raw responses (N, 1)."""
     torch.manual_seed(seed)
-    first, last = ends(X, y)
     if start == "reshape":
         return kw.reshape(kw.to_network(kw.MarsRegressor(n_jobs=1).fit(X, y)), WIDTHS, X=X, random_state=seed)
     if start == "with_spline":
         return kw.with_spline(nn.Sequential(*layers(X.shape[1])), kw.MarsRegressor(n_jobs=1).fit(X, y))
-    net = nn.Sequential(first, *layers(X.shape[1]), last)
-    if start == "init_":
-        kw.init_(net, X, y, random_state=seed, n_jobs=1)
+    if start == "random":
+        first, last = ends(X, y)
+        return nn.Sequential(first, *layers(X.shape[1]), last)
+    net = nn.Sequential(kw.Scaling.of(X), *layers(X.shape[1]), kw.Scaling.back_to(y))
+    kw.init_(net, X, y, random_state=seed, n_jobs=1)
     return net
 
 
