@@ -26,10 +26,10 @@ from knotwork.network.scaling import input_scaling
 
 HOMOGENEOUS = (nn.ReLU, nn.LeakyReLU, nn.PReLU)
 # Root mean square of a unit that adds nothing yet, as a share of the response's std. On tables that own_loop.py lacks,
-# units of 1/4 learned as much in 30 epochs as those of 1, 1/8 and 1/16. Larger ones disturb rows outside the training
-# rows: with 1 the error there rose by 20 %. Smaller ones die: after 30 epochs more of 1/8 were dead than from a random
-# start, on two of that benchmark's tables (other seeds).
-NEW_SIZE = 1 / 4
+# units of 1/16 to 1 learned about as much in 30 epochs. Larger ones disturb rows outside the training rows: with 1 the
+# error there rose by 20 %. Smaller ones die: of 1/8 more were dead after 30 epochs than from a random start, on two of
+# that benchmark's tables (other seeds).
+NEW_SIZE = 2.0**-2.5
 # Rows on which sensitivities are measured, and those made up where there are none.
 MAX_ROWS = 1024
 # Weights beyond which a network is left as it is: it would take as long as many steps of training.
