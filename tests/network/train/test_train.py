@@ -229,7 +229,7 @@ def test_batches_may_be_any_list_have_weights_and_labels():
     ({"X": iter([(Z, PRICE)])}, "again for every epoch, got an iterator"),
     ({"X": []}, "at least 2 rows, got 0"),
     ({"X": [Z]}, r"must yield batches \(rows, targets\)"),
-    ({"validation": 0.2}, "where X is no loader, it may be a share"),
+    ({"validation": 0.2}, "a loader cannot be split, got validation=0.2"),
     ({"y": PRICE, "X": DataLoader([1])}, "leave y out"),
     ({"sample_weight": PRICE}, "batches carry their own weights"),
     ({"X": Z}, "train needs targets, got y=None"),

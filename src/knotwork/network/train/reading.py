@@ -258,6 +258,11 @@ def _given_by_loader(
     """Read a loader once, to know its targets and their scale."""
     if weight is not None:
         raise NetworkError("batches carry their own weights, (rows, targets, weights), got sample_weight as well")
+    if isinstance(validation, float | int):
+        raise NetworkError(
+            f"a loader cannot be split, got validation={shown(validation)}, a share of its rows; pass "
+            "validation=(X, y) or another loader"
+        )
     count, rows = 0, 0
     first: list[tuple[Any, Any, Any]] = []
     labels: list[NDArray[Any]] = []
@@ -281,11 +286,8 @@ def _read_validation(validation: Any, reader: Reader) -> Sample:
     """Read validation rows of the caller's own: (X, y), (X, y, weights), or a loader of such batches."""
     if isinstance(validation, (tuple, list)) and len(validation) in (2, 3):
         sample = reader.read(*validation)
-    elif isinstance(validation, float | int) or not _is_loader(validation):
-        raise NetworkError(
-            f"validation must be (X, y), or a loader; where X is no loader, it may be a share of its rows; got "
-            f"{shown(validation)}"
-        )
+    elif not _is_loader(validation):
+        raise NetworkError(f"validation must be a share of the rows, (X, y) or a loader, got {shown(validation)}")
     else:
         sample = _joined([reader.read(*parts) for parts in _read_again(validation)])
     require_weights(sample)

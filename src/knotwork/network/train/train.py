@@ -101,11 +101,12 @@ def train(
         output (N, p) as it comes, and y as numbers (N, columns), or as codes (N,) where the network has several outputs
         and y names them. It returns a cost per row, (N,) or (N, columns), or their mean. Only costs per row can have
         weights
-    validation : rows to validate on; the weights of the best epoch are kept, those that the network came with among
-        them. (X, y) or (X, y, weights): rows that the network has not seen, in the spline fit neither. A share: so many
-        of X's rows, which the network may have seen; ``History.validation_unseen`` says which it was
-    setback : as there. "auto" is 0.05 for validation rows of your own, and None for a share of X: rows that a start has
-        seen it predicts too well to judge later epochs by
+    validation : rows to validate on; the weights of the best epoch are kept, epoch 0 being the network as it came.
+        Either (X, y), (X, y, weights) or a loader: rows that neither the network nor the fit of its spline has seen. Or
+        a share of X's rows, which the network may have seen; not if X is a loader. ``History.validation_unseen`` says
+        which it was
+    setback : as in ``SplineNetRegressor``. "auto" is 0.05 for validation rows of your own, and None for a share of X:
+        rows that the start has seen are predicted too well at epoch 0 to judge later epochs by
     optimizer : function from a list of parameters to a torch optimiser, in place of AdamW. Rates and decay are then the
         optimiser's own; warm-up and cosine multiply its rates
     standardise : train in standardised coordinates. A ``Sequential`` is trained between the Scalings at its ends; at an
