@@ -52,7 +52,12 @@ def fit(
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of the training.", min=0)] = 0,
     max_terms: Annotated[int | None, typer.Option(help="Maximum number of terms of the spline.", min=2)] = None,
     max_degree: Annotated[
-        int | None, typer.Option(help="Maximum number of features in a term of the spline; 1 if absent.", min=1)
+        int | None,
+        typer.Option(
+            help="Maximum number of features in a term of the spline. Without it: 1; for a network 1 or 2, chosen by "
+            "validation.",
+            min=1,
+        ),
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs to train a network.", min=0)] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for the model; without it nothing is saved.")] = None,

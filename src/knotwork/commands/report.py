@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def report(
-    model: Annotated[Path, typer.Argument(help="Folder that kw.save wrote.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="Folder that knotwork fit --out or kw.save wrote.", show_default=False)],
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the model's columns.", show_default=False)],
     target: Annotated[
         str | None, typer.Option(help="The column that was to be predicted; without it, the one that the model lacks.")

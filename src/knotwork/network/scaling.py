@@ -70,7 +70,8 @@ class Scaling(nn.Module):
     def of(cls, X: Any) -> Self:
         """Return the layer that standardises rows like these: (N, d), an array, a tensor or a data frame.
 
-        More than 16 features come out smaller together, see ``input_scaling``.
+        If d > 16, all features are also divided by a power of two near √(d/8): an optimiser moves the weights of all of
+        them at once, and its steps add up.
         """
         centre, std = mean_and_std(_matrix(X, "X"))
         return cls(centre, input_scaling(Coordinates.of_features(centre, std, 1)).x_scale)
