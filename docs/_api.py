@@ -4,8 +4,13 @@ import knotwork
 
 FIRST = (
     "MarsRegressor", "MarsClassifier", "SplineNetRegressor", "SplineNetClassifier", "Spline", "Linear", "Hinge",
-    "to_network", "widen", "deepen", "reshape", "init_", "init_head_", "with_spline",
+    "to_network", "fold", "Scaling", "widen", "deepen", "reshape", "init_", "init_head_", "with_spline",
     "train", "save", "load", "export_onnx",
+)  # fmt: skip
+# What public functions return, hand to callbacks, or raise; none is a name of the package itself.
+RETURNED = (
+    "knotwork.network.train.history.History", "knotwork.network.train.train.Epoch",
+    "knotwork.network.start.init.InitReport", "knotwork.network.start.heads.HeadReport", "knotwork.errors",
 )  # fmt: skip
 
 
@@ -16,4 +21,5 @@ def on_page_markdown(markdown, page, config, files):
     names = [name for name in FIRST if name in homes] + [name for name in homes if name not in FIRST]
     directives = [f"::: {homes[name]}.{name}" for name in names]
     directives += [f"::: {home}" for home in knotwork._MODULES.values()]
+    directives += [f"::: {home}" for home in RETURNED]
     return markdown + "\n\n" + "\n\n".join(directives) + "\n"

@@ -48,7 +48,7 @@ class NetworkError(KnotworkError, ValueError):
 
 
 class ScaleWarning(UserWarning):
-    """Inputs of a network whose scales differ so much that training will suffer."""
+    """A column so far from zero that rows of the precision asked for no longer tell its values apart."""
 
 
 class ParameterError(KnotworkError, ValueError, TypeError):

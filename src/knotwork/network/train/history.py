@@ -17,9 +17,9 @@ class History:
     train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch
     undone : numbers of the epochs that were undone
     best_epoch : the epoch whose weights were kept
-    validation_unseen : whether the network cannot have seen the validation rows before training. Where it may have,
-        as in ``train`` when that splits them off itself, its loss at epoch 0 is too good to judge later ones by, and no
-        epoch is undone
+    validation_unseen : False if the network may have seen the validation rows before training, as in ``train`` with a
+        share of X to validate on. Its loss at epoch 0 is then too good to judge later ones by, and ``setback="auto"``
+        undoes no epoch
     """
 
     train_loss: list[float] = field(default_factory=list)
