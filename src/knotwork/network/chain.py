@@ -282,9 +282,11 @@ def read_chain(net: nn.Module) -> Chain:
     Linear layers in a row are one map. A Scaling at either end is the chain's scaling, one in between joins the map.
     """
     if not isinstance(net, nn.Sequential):
-        part = "; pass its spline, net.spline" if isinstance(getattr(net, "spline", None), nn.Sequential) else ""
+        advice = "" if isinstance(net, nn.Module) else "; kw.to_network(model) makes one of a model"
+        if isinstance(getattr(net, "spline", None), nn.Sequential):
+            advice = "; pass its spline, net.spline"
         raise NetworkError(
-            f"a network must be an nn.Sequential of Linear and activation, got {type(net).__name__}{part}"
+            f"a network must be an nn.Sequential of Linear and activation, got {type(net).__name__}{advice}"
         )
     named = working_layers(net)
     hooked = [name for name, module in named if module._forward_hooks]

@@ -237,7 +237,7 @@ def _of_estimator(model: Any) -> Resolved:
 
 
 def _not_fitted(model: Any) -> DataError:
-    return DataError(f"only a fitted model can be taken apart, this {type(model).__name__} is not fitted; fit it first")
+    return DataError(f"a model must be fitted, this {type(model).__name__} is not fitted; fit it first")
 
 
 def _pipeline_steps(model: Any) -> list[tuple[str, Any]] | None:

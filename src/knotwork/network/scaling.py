@@ -123,5 +123,5 @@ def _matrix(values: Any, name: str) -> Floats:
     matrix = learn_encoder(values).encode(values) if frame else read_numbers(values, name, NetworkError)
     matrix = matrix[:, None] if matrix.ndim == 1 and name == "y" else matrix
     if matrix.ndim != 2 or len(matrix) == 0 or not np.isfinite(matrix).all():
-        raise NetworkError(f"{name} must be finite, (N, columns), with a row at least, got shape {matrix.shape}")
+        raise NetworkError(f"{name} must be finite, (N, columns) with at least one row, got shape {matrix.shape}")
     return matrix

@@ -390,7 +390,7 @@ def test_a_tolerance_must_be_positive(tolerance):
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (kw.MarsRegressor(), "only a fitted model can be taken apart, this MarsRegressor is not fitted; fit it first"),
+        (kw.MarsRegressor(), "a model must be fitted, this MarsRegressor is not fitted; fit it first"),
         (LinearRegression(), "LinearRegression that is not fitted; fit it first"),
         (None, "only a Spline or an estimator fitted to one.*got NoneType"),
         ("spline", "only a Spline or an estimator fitted to one.*got str"),

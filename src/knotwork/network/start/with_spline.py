@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from knotwork.errors import NetworkError
+from knotwork.errors import NetworkError, one_line
 from knotwork.network.chain import Chain, Conversion, Layer, build, flags_kept
 from knotwork.network.compile.convert import model_chain, resolve_network
 from knotwork.network.ready import HOMOGENEOUS
@@ -196,9 +196,10 @@ def _require_outputs(net: WithSpline, inputs: int, outputs: int, device: torch.d
     except NetworkError:
         raise
     except Exception as error:
+        suits = "" if net.reduce is None else ", and reduce must suit its output"
         raise NetworkError(
-            f"the module must take rows of shape (N, {inputs}), the encoded columns of the model, in one tensor; it "
-            f"failed with {type(error).__name__}: {error}"
+            f"the module must take rows of shape (N, {inputs}), the encoded columns of the model, in one tensor{suits}"
+            f"; it failed with {type(error).__name__}: {one_line(error)}"
         ) from error
     if not isinstance(out, Tensor) or tuple(out.shape) != (2, outputs):
         raise NetworkError(f"the module must give one tensor of shape (N, {outputs}), got {type(out).__name__}")
