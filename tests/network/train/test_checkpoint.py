@@ -132,6 +132,78 @@ def test_a_loss_with_another_constant_is_another_fit(tmp_path):
     assert len(kw.train(start(), X, Y, **SETTINGS, loss=loss(1.0), checkpoint=tmp_path / "a")) == 5
 
 
+def scaled(prediction, target, share):
+    return (prediction - share * target).square()
+
+
+class Scaled:
+    def __init__(self, share):
+        self.share = share
+
+    def __call__(self, prediction, target):
+        return scaled(prediction, target, self.share)
+
+
+class ScaledModule(nn.Module):
+    def __init__(self, share):
+        super().__init__()
+        self.share = share
+
+    def forward(self, prediction, target):
+        return scaled(prediction, target, self.share)
+
+
+def keyword_only(value):
+    def loss(prediction, target, *, share=value):
+        return scaled(prediction, target, share)
+
+    return loss
+
+
+def in_a_dict(value):
+    options = {"share": value}
+    return lambda prediction, target: scaled(prediction, target, options["share"])
+
+
+def in_an_array(value):
+    options = np.array([value])
+    return lambda prediction, target: scaled(prediction, target, options[0])
+
+
+@pytest.mark.parametrize("make", [
+    lambda value: nn.HuberLoss(reduction="none", delta=value),  # whose repr does not show it
+    Scaled,
+    ScaledModule,
+    lambda value: Scaled(value).__call__,
+    keyword_only,
+    in_a_dict,
+    in_an_array,
+])  # fmt: skip
+def test_the_settings_of_a_loss_belong_to_the_fit(tmp_path, make):
+    path = tmp_path / "a"
+    crashed(path, loss=make(1.0))
+    with pytest.raises(DataError, match="has other options"):
+        kw.train(start(), X, Y, **SETTINGS, loss=make(0.5), checkpoint=path)
+    assert len(kw.train(start(), X, Y, **SETTINGS, loss=make(1.0), checkpoint=path)) == 5
+
+
+def test_the_settings_of_layers_belong_to_the_fit(tmp_path):
+    path = tmp_path / "a"
+    crashed(path)
+    other = start()
+    other[3].p = 0.5
+    with pytest.raises(DataError, match="has other data or weights"):
+        kw.train(other, X, Y, **SETTINGS, checkpoint=path)
+
+
+def test_a_loss_that_refers_to_itself(tmp_path):
+    def loss(prediction, target):
+        loss.calls = getattr(loss, "calls", 0) + 1
+        return (prediction - target).square()
+
+    assert len(kw.train(start(), X, Y, **SETTINGS, loss=loss, checkpoint=tmp_path / "a")) == 5
+
+
 def test_without_a_seed_the_file_gives_it(tmp_path):
     path = tmp_path / "a"
     with pytest.raises(Crash):
@@ -155,6 +227,63 @@ def test_a_file_that_is_something_else_is_never_replaced(tmp_path, content):
     with pytest.raises(DataError, match="is something else"):
         kw.SplineNetRegressor(checkpoint=path, epochs=1).fit(X, Y)
     assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize("seed", ["-7", "1e999", str(10**30), "null", '"1"', "true"])
+def test_a_header_that_no_training_wrote(tmp_path, seed):
+    path = tmp_path / "a"
+    header = f'{{"identity": {{"seed": {seed}}}, "document": {{}}, "digest": ""}}'
+    for text in (header, "[" * 100_000, '{"identity": "seed"}'):
+        save_file({"a": torch.zeros(1)}, path, metadata={"format": checkpoints.FORMAT, "training": text})
+        with pytest.raises(DataError, match="is damaged"):
+            kw.train(start(), X, Y, epochs=1, checkpoint=path)
+
+
+def test_what_somebody_else_puts_there_meanwhile_stays(tmp_path):
+    path, other = tmp_path / "a", tmp_path / "b"
+    crashed(other, random_state=5)
+    for content, message in ((b"my diary", "is something else"), (other.read_bytes(), "give each fit a file of its")):
+        for epoch in (0, 1):
+
+            def put(now, content=content, epoch=epoch):
+                if now.epoch == epoch:
+                    path.write_bytes(content)
+
+            net = start()
+            with pytest.raises(DataError, match=message):
+                kw.train(net, X, Y, **SETTINGS, checkpoint=path, callbacks=[put])
+            assert all(torch.equal(a, b) for a, b in zip(net.parameters(), start().parameters(), strict=True))
+            assert path.read_bytes() == content
+            path.unlink()
+
+
+def test_what_is_there_at_the_end_is_removed_only_if_it_is_ours(tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoints.Checkpoint, "is_due", lambda self: False)  # writes after epoch 0 alone
+    path = tmp_path / "a"
+    kw.train(start(), X, Y, **SETTINGS, checkpoint=path, callbacks=[lambda e: e.epoch == 4 and path.write_text("mine")])
+    assert path.read_text() == "mine"
+
+
+def test_a_link_stays_a_link(tmp_path):
+    link, target = tmp_path / "link", tmp_path / "target"
+    link.symlink_to(target)
+    crashed(link)
+    assert target.is_file()
+    assert link.is_symlink()
+    kw.train(start(), X, Y, **SETTINGS, checkpoint=link)
+    assert not target.exists()
+    assert link.is_symlink()
+
+
+def test_a_file_that_cannot_be_removed_loses_no_training(tmp_path, monkeypatch):
+    def protected(self, missing_ok=False):
+        raise PermissionError(13, "protected")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints.Path, "unlink", protected)
+        expected = kw.train(start(), X, Y, **SETTINGS, checkpoint=tmp_path / "a")
+    assert kw.train(start(), X, Y, **SETTINGS, checkpoint=tmp_path / "a").train_loss == expected.train_loss
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_folder_that_is_not_there_is_told_before_training(tmp_path):

@@ -7,6 +7,7 @@ refused. What cannot be written this way (no code is ever stored) is refused whe
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -63,15 +64,17 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self._identity: Identity | None = None  # of the fit that goes on from the file
         self._ended = self._took = 0.0
 
     def seed(self) -> int | None:
         """Return the seed of the training that the file belongs to, None if there is no file."""
         header = self._header()
-        return None if header is None else int(header["identity"]["seed"])
+        return None if header is None else header["identity"]["seed"]
 
     def read(self, identity: Identity) -> Saved | None:
         """Return the state to go on from, None if there is no file; refuse the file of another fit."""
+        self._identity = identity
         header = self._header()
         if header is None:
             return None
@@ -93,19 +96,31 @@ class Checkpoint:
         return time.perf_counter() - self._ended >= self._took / MAX_SHARE
 
     def write(self, identity: Identity, saved: Saved) -> None:
-        """Write the state in place of the last one, atomically."""
+        """Write the state in place of the last one, atomically; never in place of what somebody else put there."""
         start = time.perf_counter()
+        self._identity = identity
+        written = self._header()
+        if written is not None and identity.others(written["identity"]):
+            raise DataError(
+                f"a checkpoint belongs to one fit, another one has written {self.path} meanwhile; give each fit a file "
+                f"of its own"
+            )
         tensors = {name: value.detach().to("cpu").contiguous() for name, value in saved.tensors.items()}
         state = Saved(tensors, saved.document)
         header = {"identity": asdict(identity), "document": state.document, "digest": _digest(state)}
-        with atomic_file(self.path) as fresh:
+        with atomic_file(self.path, overwrite=written is not None) as fresh:
             save_file(tensors, fresh, metadata={"format": FORMAT, "training": json.dumps(header)})
         self._ended = time.perf_counter()
         self._took = self._ended - start
 
     def remove(self) -> None:
-        """Remove the file: the training that it belongs to has ended."""
-        self.path.unlink(missing_ok=True)
+        """Remove the file if it belongs to this training, which has ended; a link to it stays."""
+        # What is somebody else's stays. A file that cannot be removed is no reason to lose a training: it is resumed by
+        # the same fit alone, and then gives the same result.
+        with contextlib.suppress(DataError, OSError):
+            header = self._header()
+            if self._identity is not None and header is not None and not self._identity.others(header["identity"]):
+                Path(os.path.realpath(self.path)).unlink(missing_ok=True)
 
     def _header(self) -> dict[str, Any] | None:
         if not self.path.exists():
@@ -116,9 +131,11 @@ class Checkpoint:
             raise self._not_ours()
         try:
             header: dict[str, Any] = json.loads(written["training"])
-            int(header["identity"]["seed"]), header["document"], header["digest"]
-        except (KeyError, TypeError, ValueError):
+            seed, _, _ = header["identity"]["seed"], header["document"], header["digest"]
+        except (KeyError, RecursionError, TypeError, ValueError):
             raise self._damaged() from None
+        if type(seed) is not int or not 0 <= seed < 2**31:
+            raise self._damaged()
         return header
 
     def _opened(self) -> Any:
@@ -161,30 +178,75 @@ def described(function: Callable[..., Any] | None) -> str:
 
     >>> described(lambda x: 2 * x) == described(lambda x: 3 * x)
     False
+    >>> described(torch.nn.HuberLoss(delta=1.0)) == described(torch.nn.HuberLoss(delta=2.0))
+    False
     """
-    if function is None:
-        return "none"
-    if isinstance(function, torch.nn.Module):
-        return f"{function!r} {digest_of(function.state_dict())}"
-    if isinstance(function, functools.partial):
-        return f"{described(function.func)} {_plain(function.args)} {_plain(tuple(function.keywords.items()))}"
-    name = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return name
-    inner = tuple(cell.cell_contents for cell in getattr(function, "__closure__", None) or ())
-    return f"{name} {_code(code)} {_plain(getattr(function, '__defaults__', None))} {_plain(inner)}"
+    return _described(function, ())
 
 
-def _code(code: types.CodeType) -> str:
-    constants = (_code(c) if isinstance(c, types.CodeType) else _plain(c) for c in code.co_consts)
-    return f"{code.co_code.hex()} {code.co_names} {' '.join(constants)}"
+def _described(value: Any, within: tuple[int, ...]) -> str:
+    """Describe plain values, arrays and what can be called; of others, whose text may hold an address, the kind alone.
 
-
-def _plain(value: Any) -> str:
-    """Write plain values; of others, whose text may hold an address, the kind alone."""
-    if isinstance(value, (tuple, list)):
-        return f"({', '.join(map(_plain, value))})"
-    if value is None or isinstance(value, (str, int, float, bool)):
+    ``within`` are those that this one is a part of: a function may refer to itself.
+    """
+    if value is None or isinstance(value, (str, bytes, int, float, complex, np.generic)):
         return repr(value)
-    return described(value) if isinstance(value, types.FunctionType) else type(value).__qualname__
+    if isinstance(value, (Tensor, np.ndarray)) and getattr(value, "dtype", None) != np.dtype(object):
+        return digest_of({"": value}) if isinstance(value, Tensor) else _array(value)
+    if id(value) in within:
+        return "itself"
+    inside = (*within, id(value))
+
+    def parts(*values: Any) -> str:
+        return f"({', '.join(_described(v, inside) for v in values)})"
+
+    if isinstance(value, (tuple, list)):
+        return parts(*value)
+    if isinstance(value, Mapping):
+        return f"{{{parts(*value.keys())}: {parts(*value.values())}}}"
+    if isinstance(value, (set, frozenset)):
+        return f"{{{', '.join(sorted(_described(v, inside) for v in value))}}}"
+    if isinstance(value, types.CodeType):
+        return f"{value.co_code.hex()} {value.co_names} {parts(*value.co_consts)}"
+    if isinstance(value, functools.partial):
+        return f"partial {parts(value.func, value.args, value.keywords)}"
+    if isinstance(value, types.MethodType):
+        return f"method {parts(value.__func__, value.__self__)}"
+    name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+    if isinstance(value, types.FunctionType):
+        cells = [cell.cell_contents for cell in value.__closure__ or () if cell != types.CellType()]
+        return f"{name} {parts(value.__code__, value.__defaults__, value.__kwdefaults__, cells)}"
+    if isinstance(value, torch.nn.Module):
+        own = {key: v for key, v in vars(value).items() if key not in _OF_MODULES}
+        tensors = {**dict(value.named_parameters(recurse=False)), **dict(value.named_buffers(recurse=False))}
+        return f"{name} {parts(type(value).forward, own, tensors, dict(value.named_children()))}"
+    if callable(value) and not isinstance(value, type) and hasattr(value, "__dict__"):
+        return f"{name} {parts(type(value).__call__, vars(value))}"
+    return name if callable(value) else type(value).__qualname__
+
+
+# What torch keeps in every module; its settings are the rest.
+_OF_MODULES = frozenset(vars(torch.nn.Module()))
+
+
+def settings(net: torch.nn.Module) -> list[str]:
+    """Describe the layers of a network but for their weights: their kinds, and the numbers and texts they were made of.
+
+    >>> settings(torch.nn.Dropout(0.1)) == settings(torch.nn.Dropout(0.5))
+    False
+    """
+    found = []
+    for module in net.modules():
+        own = {k: v for k, v in vars(module).items() if k not in _OF_MODULES and _is_setting(v)}
+        found.append(f"{type(module).__qualname__} {own}")
+    return found
+
+
+def _is_setting(value: Any) -> bool:
+    if isinstance(value, tuple):
+        return all(map(_is_setting, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _array(value: np.ndarray[Any, Any]) -> str:
+    return f"{value.dtype} {value.shape} {hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()}"

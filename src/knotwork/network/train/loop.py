@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
-from knotwork.network.train.checkpoint import Checkpoint, Identity, Saved, described, digest_of, versions
+from knotwork.network.train.checkpoint import Checkpoint, Identity, Saved, described, digest_of, settings, versions
 from knotwork.network.train.history import History
 from knotwork.network.train.losses import Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import (
@@ -297,13 +297,12 @@ def _identity(
     rows = {f"{name} {key}": value for name, part in (("training", training), ("validation", validation))
             for key, value in vars(part).items()}  # fmt: skip
     cost = described(loss.function) if isinstance(loss, OwnLoss) else repr(loss)
-    kinds = [type(m).__qualname__ for m in run.net.modules()]
     return Identity(
         seed=seed,
         versions=versions(),
         data=digest_of(rows),
         options=digest_of({}, asdict(run.options), cost, described(factory), run.device.type),
-        network=digest_of(run.best, kinds, unit),
+        network=digest_of(run.best, settings(run.net), unit),
     )
 
 
