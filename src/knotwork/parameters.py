@@ -133,8 +133,13 @@ def seed() -> Rule:
 
 
 def place() -> Rule:
-    """Allow paths."""
-    return Rule(
-        "the path of a file or folder",
-        lambda value: isinstance(value, (str, os.PathLike)) and str(value) != "" and "\0" not in str(value),
-    )
+    """Allow paths that a file system can have."""
+
+    def fits(value: Any) -> bool:
+        try:
+            path = os.fspath(value)
+            return isinstance(path, str) and b"\0" not in os.fsencode(path) and path != ""
+        except (TypeError, ValueError):  # no path, or text that no name of a file can be: half a surrogate pair
+            return False
+
+    return Rule("the path of a file or folder", fits)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import knotwork as kw
-from knotwork.errors import DataError, FileError
+from knotwork.errors import DataError, FileError, ParameterError
 from knotwork.io import load, save
 from knotwork.serial import folder as folders
 from knotwork.serial.tables import DOCUMENT
@@ -95,6 +95,25 @@ def test_what_is_not_ours_is_never_replaced(spline, tmp_path, make, overwrite):
     with pytest.raises(DataError, match="never replaced; choose another path"):
         save(spline, tmp_path, overwrite=overwrite)
     assert {p.name: p.read_bytes() if p.is_file() else None for p in tmp_path.iterdir()} == before
+
+
+def test_a_link_in_the_place_of_the_arrays_is_never_replaced(spline, saved, tmp_path):
+    name, other = arrays_file(saved).name, tmp_path / "other"
+    other.mkdir()
+    (other / "mine").write_text("mine")
+    (other / name).symlink_to("mine")
+    with pytest.raises(DataError, match="is a link, which is never replaced; choose another path"):
+        save(spline, other)
+    assert (other / "mine").read_text() == "mine"
+    assert (other / name).is_symlink()
+    assert len(os.listdir(other)) == 2
+
+
+def test_a_path_that_no_file_system_has_is_one_sentence(spline, tmp_path):
+    with pytest.raises(FileError, match=r"cannot be written \(File name too long\)"):
+        save(spline, tmp_path / ("a" * 300))
+    with pytest.raises(ParameterError, match="path must be the path of a file or folder"):
+        save(spline, str(tmp_path / "\ud800"))
 
 
 def test_a_link_to_a_folder_stays_one(spline, tmp_path):

@@ -47,6 +47,11 @@ def require_free(folder: Path, overwrite: bool, *, option: str = "overwrite=True
 
     Return the document of the model that will be replaced, as JSON, or None.
     """
+    with writing(folder):  # no file system has every path
+        return _require_free(folder, overwrite, option)
+
+
+def _require_free(folder: Path, overwrite: bool, option: str) -> Any:
     document = folder / DOCUMENT
     present = next((path for path in (folder, *folder.absolute().parents) if path.exists()), folder)
     if not present.is_dir():
@@ -78,6 +83,8 @@ def write_model(folder: Path, document: bytes, arrays: bytes, overwrite: bool) -
         raise FileError(f"{folder} cannot be made ({error.strerror or error}); choose another path") from error
     with writing(folder), locked_folder(folder) as locked:
         before = require_free(folder, overwrite)
+        if file.is_symlink():
+            raise DataError(f"{file} is a link, which is never replaced; choose another path")
         stale = _arrays_in(folder, before) if locked else []
         placed = False
         try:
