@@ -31,6 +31,7 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
+        _open_output()
         with plain_warnings():
             try:
                 result = super().invoke(ctx)
@@ -38,7 +39,10 @@ class Commands(TyperGroup):
                 return result
             except KnotworkError as error:
                 raise _refused(str(error)) from None
-            except BrokenPipeError:  # the reader of our output has seen enough, as head has after ten lines
+            except (BrokenPipeError, SystemExit) as error:
+                # The reader of our output has seen enough, as head has after ten lines; rich then exits with 1.
+                if isinstance(error, SystemExit) and not isinstance(error.__context__, BrokenPipeError):
+                    raise
                 _close_output()
                 raise typer.Exit from None
             except OSError as error:
@@ -57,6 +61,13 @@ _SMALLER = "pass fewer rows or columns, or ask for a smaller model"
 def _refused(sentence: str) -> typer.Exit:
     typer.echo(f"knotwork: {printable(sentence)}", err=True)
     return typer.Exit(UNUSABLE)
+
+
+def _open_output() -> None:
+    """Let output go nowhere where there is none (``>&-``): Python has None there, and prints notes to the other one."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def _close_output() -> None:

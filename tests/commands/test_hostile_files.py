@@ -202,16 +202,35 @@ def test_csv_on_a_terminal_is_escaped():
 def test_a_reader_that_stops_early_is_no_error(knotwork, plain, tmp_path):
     knotwork("fit", plain, "--target", "y", "--out", tmp_path / "m")
     pd.concat([table()] * 2000).to_csv(tmp_path / "long.csv", index=False)
-    for data in (tmp_path / "long.csv", plain):  # more than a pipe holds, and less
+    for arguments in (
+        ("predict", tmp_path / "m", tmp_path / "long.csv"),  # more than a pipe holds
+        ("predict", tmp_path / "m", plain),  # less
+        ("fit", plain, "--target", "y"),  # rich writes it
+    ):
         read, write = os.pipe()
         os.close(read)
         ended = subprocess.run(
-            [sys.executable, "-m", "knotwork", "predict", tmp_path / "m", data],
+            [sys.executable, "-m", "knotwork", *arguments],
             stdout=write, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
         )  # fmt: skip
         os.close(write)
         assert ended.returncode == 0
         assert "Error" not in ended.stderr
+
+
+def test_closed_outputs_are_no_error(knotwork, plain, tmp_path):
+    """``>&-`` and ``2>&-``: notes do not end up in the results."""
+    knotwork("fit", plain, "--target", "y", "--out", tmp_path / "m")
+    pd.DataFrame({name: [1e308, 1.0] for name in pd.read_csv(plain).columns}).to_csv(tmp_path / "inf.csv", index=False)
+    for closed in (1, 2):
+        ended = subprocess.run(
+            [sys.executable, "-m", "knotwork", "predict", tmp_path / "m", tmp_path / "inf.csv", "--json"],
+            capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+            preexec_fn=lambda closed=closed: os.close(closed),
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr
+        assert ended.stderr.count("\n") == (closed == 1), ended.stderr
+        assert closed == 1 or json.loads(ended.stdout)["rows"] == 2
 
 
 def test_too_little_memory_is_one_sentence(plain):
