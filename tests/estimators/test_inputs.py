@@ -110,6 +110,17 @@ def test_parameters_beyond_64_bits_mean_no_limit(name):
     assert str(beyond.spline_) == str(far.spline_)
 
 
+@pytest.mark.parametrize("large", [10**12, 10**30])
+def test_epochs_and_batches_without_limit(large):
+    """What a training never reaches takes no memory, and no number is too large to ask for."""
+    options = {"hidden": (4,), "patience": 1, "epochs": 3, "average": 0.0, "random_state": 0}
+    model = kw.SplineNetRegressor(**{**options, "epochs": large, "learning_rate": 1e-300}).fit(X, Y)
+    assert len(model.history_) < 5
+    one_batch = kw.SplineNetRegressor(**options, batch_size=len(X)).fit(X, Y)
+    many = kw.SplineNetRegressor(**options, batch_size=large).fit(X, Y)
+    assert many.history_.train_loss == one_batch.history_.train_loss
+
+
 def test_devices_that_are_not_there():
     for device in ("banana", "meta", "cuda:99" if torch.cuda.is_available() else "cuda"):
         with pytest.raises(NetworkError, match="device must name a device of this machine"):

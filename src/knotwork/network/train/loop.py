@@ -22,17 +22,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 from knotwork.network.train.checkpoint import Checkpoint, Identity, Saved, described, digest_of, settings, versions
 from knotwork.network.train.history import History
 from knotwork.network.train.losses import Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import (
     Factory,
+    Schedule,
     forget_direction,
     make_optimiser,
     optimiser_state,
-    schedule,
     set_optimiser_state,
 )
 from knotwork.network.train.randomness import draws, global_generator, global_states, own_dropout, set_global_states
@@ -130,7 +129,7 @@ class _Run:
 
     net, averaged : the network that is trained, and the one whose weights are the average
     best : the averaged network's state at the best epoch
-    rates : of every step, one array per group of the optimiser; share : what setbacks have left of them
+    rates : of every step, one schedule per group of the optimiser; share : what setbacks have left of them
     order_generator, mask_generator : of the order of the rows, and of dropout
     draws : whether the network (or a loader) also draws from torch's global generator
     """
@@ -141,7 +140,7 @@ class _Run:
     options: TrainOptions
     optimiser: torch.optim.Optimizer
     parameters: list[nn.Parameter]
-    rates: list[Floats]
+    rates: list[Schedule]
     steps_per_epoch: int
     order_generator: torch.Generator
     mask_generator: torch.Generator
@@ -171,7 +170,7 @@ class _Run:
             options=options,
             optimiser=made,
             parameters=parameters,
-            rates=[schedule(float(g["lr"]), options.warmup, options.epochs * steps) for g in made.param_groups],
+            rates=[Schedule(float(g["lr"]), options.warmup, options.epochs * steps) for g in made.param_groups],
             steps_per_epoch=steps,
             order_generator=torch.Generator().manual_seed(seed),
             mask_generator=torch.Generator(training.device).manual_seed(seed),
@@ -198,7 +197,7 @@ class _Run:
         if epoch > 0:
             self._steps(training, loss, unit)
         reached = _evaluate(self.averaged, validation, loss) * unit
-        rate = self.share * float(self._rate(self.rates[0], self.step - 1)) if self.step else 0.0
+        rate = self.share * self.rates[0][self.step - 1] if self.step else 0.0
         if epoch > 0 and self._is_setback(reached):
             for part in (self.net, self.averaged):
                 _restore(part, self.best)
@@ -226,7 +225,7 @@ class _Run:
         self.net.train()
         for batch in training.shuffled(options.batch_size, self.order_generator):
             for group, rates in zip(self.optimiser.param_groups, self.rates, strict=True):
-                group["lr"] = self.share * float(self._rate(rates, self.step))
+                group["lr"] = self.share * rates[self.step]
             self.step += 1
             self.optimiser.zero_grad(set_to_none=True)
             cost = _mean(loss.learning(self.net(batch.x), batch.y), batch.weight)
@@ -238,11 +237,6 @@ class _Run:
             nn.utils.clip_grad_norm_(self.parameters, options.clip)
             self.optimiser.step()
             _average(self.averaged, self.net, self.step, options.average * self.steps_per_epoch)
-
-    @staticmethod
-    def _rate(rates: Floats, step: int) -> float:
-        """Return the rate of a step; a loader may yield more batches than it did at first."""
-        return float(rates[min(step, len(rates) - 1)])
 
     def _is_setback(self, reached: float) -> bool:
         """Whether a validation loss is too far above the best one, or not a number at all."""

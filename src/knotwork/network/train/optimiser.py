@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ Factory = Callable[[list[nn.Parameter]], torch.optim.Optimizer]
 
 # Running means of gradients, by the names that torch's optimisers give them.
 DIRECTIONS = ("exp_avg", "momentum_buffer")
+# Steps whose rates are computed at once, and a number of steps that no training takes and a float can hold.
+_BLOCK, _MAX_STEPS = 4096, 10**300
 
 
 def make_optimiser(
@@ -43,14 +46,38 @@ def make_optimiser(
     return made
 
 
-def schedule(peak: float, warmup: float, steps: int) -> Floats:
-    """Learning rate of every step: up in a line, down in a half cosine to a fiftieth."""
-    t = (np.arange(max(steps, 1)) + 1) / max(steps, 1)
-    up = np.minimum(t / max(warmup, 1e-9), 1.0)
-    past = np.clip((t - warmup) / max(1 - warmup, 1e-9), 0, 1)
-    down = 0.02 + 0.98 * (1 + np.cos(np.pi * past)) / 2
-    rates: Floats = peak * up * down
-    return rates
+@dataclass
+class Schedule:
+    """Learning rates of all steps: up in a line to the peak, down in a half cosine to a fiftieth.
+
+    They are computed a block at a time: somebody may ask for any number of epochs, and stop by patience.
+
+    >>> rates = Schedule(peak=1.0, warmup=0.5, steps=4)
+    >>> [round(rates[step], 2) for step in range(4)]
+    [0.5, 1.0, 0.51, 0.02]
+    """
+
+    peak: float
+    warmup: float
+    steps: int
+    _first: int = -1
+    _block: Floats = field(default_factory=lambda: np.empty(0))
+
+    def __getitem__(self, step: int) -> float:
+        """Return the rate of a step; a loader may yield more batches than it did at first."""
+        step = min(step, max(self.steps, 1) - 1)
+        first = step - step % _BLOCK
+        if first != self._first:
+            self._first, self._block = first, self._rates(first)
+        return float(self._block[step - first])
+
+    def _rates(self, first: int) -> Floats:
+        t = (np.arange(first, first + _BLOCK) + 1) / float(min(max(self.steps, 1), _MAX_STEPS))
+        up = np.minimum(t / max(self.warmup, 1e-9), 1.0)
+        past = np.clip((t - self.warmup) / max(1 - self.warmup, 1e-9), 0, 1)
+        down = 0.02 + 0.98 * (1 + np.cos(np.pi * past)) / 2
+        rates: Floats = self.peak * up * down
+        return rates
 
 
 def forget_direction(optimiser: torch.optim.Optimizer) -> None:

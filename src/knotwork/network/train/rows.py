@@ -65,7 +65,7 @@ class Part:
     @staticmethod
     def _batches(order: Tensor, batch_size: int) -> list[Tensor]:
         """Cut an order into batches; a last one of a single row, which has no variance, joins the one before it."""
-        batches = list(torch.split(order, batch_size))
+        batches = list(torch.split(order, min(batch_size, max(len(order), 1))))  # torch counts in 64 bits
         if batch_size > 1 and len(batches) > 1 and len(batches[-1]) == 1:
             batches[-2:] = [torch.cat(batches[-2:])]
         return batches
