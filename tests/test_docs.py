@@ -1,5 +1,6 @@
 """The site builds, and the commands in its pages run."""
 
+import ast
 import re
 import shlex
 import subprocess
@@ -32,6 +33,26 @@ def test_commands_run(page, tmp_path, monkeypatch):
     for arguments in commands(page):
         result = CliRunner().invoke(app, arguments)
         assert result.exit_code == 0, (arguments, result.output, result.exception)
+
+
+def test_every_guarantee_names_tests_that_are_there():
+    files = [*(ROOT / "tests").rglob("*.py")]
+    tests = {node.name for path in files for node in ast.walk(ast.parse(path.read_text()))
+             if isinstance(node, ast.FunctionDef)}  # fmt: skip
+    lines = [line for line in (ROOT / "docs/guarantees.md").read_text().splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    assert len(rows) > 40
+    for row in rows:
+        assert len(row) == 3, row
+        named = re.findall("`([^`]+)`", row[2])
+        assert named or row[2] == "test", row
+        for name in named:
+            if "/" in name:
+                assert (ROOT / name).is_file(), name
+            elif name.endswith("…"):
+                assert any(test.startswith(name[:-1]) for test in tests), name
+            else:
+                assert name in tests, name
 
 
 def test_the_site_builds_without_a_warning(tmp_path):

@@ -11,7 +11,6 @@ import contextlib
 import io
 import os
 import shutil
-import signal
 import tempfile
 import traceback
 import warnings
@@ -28,6 +27,7 @@ from torch import nn
 
 from knotwork.errors import KnotworkError
 from tests.torture.call_targets import CHEAP, Target, find_targets, usual
+from tests.torture.limits import Timeout, limit
 from tests.torture.odd_values import odd
 from tests.torture.outcome import Outcome
 
@@ -41,10 +41,6 @@ FAR = 1e100
 SLOW_SHARE = 0.15
 # Their results are numbers that a user relies on.
 PREDICTIONS = ("predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "__call__", "basis")
-
-
-class Timeout(BaseException):
-    """A call took too long."""
 
 
 def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[str], None]) -> Outcome:
@@ -83,7 +79,7 @@ def one_call(target: Target, rng: np.random.Generator, folder: Path) -> tuple[st
     before = [_state(thing) for thing in watched]
     given = f"{target.name}({_shown(positional, named)})"
     try:
-        with time_limit(SECONDS):
+        with limit(SECONDS):
             result = call(*positional, **named)
     except Timeout:
         return "hung", f"{given} took more than {SECONDS:.0f} s"
@@ -207,22 +203,6 @@ def _brief(value: Any) -> str:
     with contextlib.suppress(Exception):
         return " ".join(f"{value!r}".split())[:60]
     return type(value).__name__
-
-
-@contextlib.contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Interrupt what takes longer."""
-
-    def ring(*_: object) -> None:
-        raise Timeout
-
-    previous = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import pandas as pd
 from typer.testing import CliRunner
 
 from knotwork.cli import app
-from tests.torture.hostile_calls import Timeout, time_limit
+from tests.torture.limits import Timeout, limit
 from tests.torture.outcome import Outcome
 
 NAME = "hostile_commands"
@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> tuple[str, str | None]:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         try:
-            with time_limit(SECONDS):
+            with limit(SECONDS):
                 result = CliRunner().invoke(app, arguments)
         except Timeout:
             return "hung", f"took more than {SECONDS:.0f} s"
