@@ -22,7 +22,7 @@ from torch import nn
 import knotwork as kw
 from tests.torture.outcome import Outcome
 
-NAME = "kill training"
+NAME = "kill_training"
 DEFAULT_COUNT = 10
 # Kills of a case; loading the libraries takes longer than a training.
 KILLS = 5

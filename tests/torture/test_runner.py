@@ -72,6 +72,15 @@ def test_the_table_and_the_exit_code(
     assert "test: and 2 more" in printed
 
 
+def test_attacks_are_named_like_their_modules() -> None:
+    """``make torture ATTACKS="one another"`` takes names apart at spaces."""
+    assert {name: module.__name__ for name, module in find_attacks().items()} == {
+        path.stem: f"tests.torture.{path.stem}"
+        for path in Path(__file__).parent.glob("[a-z]*.py")
+        if "\ndef attack(" in path.read_text() and "\nNAME = " in path.read_text()
+    }
+
+
 @pytest.mark.parametrize("name", find_attacks())
 def test_short(name: str, tmp_path: Path) -> None:
     """A few cases of every attack."""
