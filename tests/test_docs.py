@@ -63,15 +63,3 @@ def test_the_site_builds_without_a_warning(tmp_path):
     page = (tmp_path / "site" / "api" / "index.html").read_text()
     for name in kw._HOME:
         assert f'id="{kw._HOME[name]}.{name}"' in page
-
-
-def test_every_test_that_the_guarantees_name_exists():
-    page = (ROOT / "docs/guarantees.md").read_text()
-    source = "".join(path.read_text() for path in (ROOT / "tests").rglob("*.py"))
-    # A name that ends with … stands for several.
-    names = re.findall(r"`(test_\w+…?)`", page)
-    files = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`", page)
-    assert names
-    assert files
-    assert not [name for name in names if f"def {name}(".replace("…(", "") not in source]
-    assert not [file for file in files if not (ROOT / file).exists()]

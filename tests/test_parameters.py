@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -85,6 +86,16 @@ def test_a_refusal_leaves_a_network_as_it_was():
         (lambda: kw.Piece([[1.0]], [1.0], [0.0, 1.0])(np.zeros((3, 2))), r"takes rows of shape \(N, 1\)"),
         (lambda: kw.Pieces(3), "pieces must be a tuple of Piece"),
         (lambda: kw.Scaling(["a"], [1.0]), "centre must hold numbers"),
+        (
+            lambda: kw.MarsRegressor().fit(pd.DataFrame(index=range(9)), np.arange(9.0)),
+            "at least one column, got a table",
+        ),
+        (lambda: kw.init_(torch.device("cpu"), X, Y), "init_ takes a torch module, got device"),
+        (lambda: kw.LatticePWL([[0.0, 1.0]], np.array(3)), "sets must be a sequence of sets"),
+        (
+            lambda: kw.with_spline(net(), kw.MarsRegressor().fit(X, Y), freeze=np.ones(3)),
+            "freeze must be True or False",
+        ),
     ],
 )
 def test_what_is_given_is_refused_by_name(call, message):

@@ -79,6 +79,8 @@ def read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.fl
             validate_data(estimator, X, skip_check_array=True)
         if len(frame) < 2:
             raise DataError(f"a fit needs at least 2 rows, got a table with {len(frame)} sample(s); add rows")
+        if not len(frame.columns):
+            raise DataError("a fit needs at least one column, got a table without any; add the features")
     encoder = learn_encoder(X)
     return encoder.encode(X), encoder
 

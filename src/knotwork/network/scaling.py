@@ -87,6 +87,8 @@ class Scaling(nn.Module):
         """Scale rows."""
         if not isinstance(x, Tensor):
             raise TypeError(f"a Scaling takes a tensor, got {type(x).__name__}; torch.as_tensor makes one")
+        if self.centre.is_meta and not x.is_meta:
+            raise ValueError("a Scaling on the meta device has no numbers, and cannot scale; load its state_dict first")
         if x.shape[-1:] != self.centre.shape:  # a single column would be broadcast
             raise ValueError(f"a Scaling of {self.centre.shape[0]} features got rows of shape {x.shape}")
         return ((x.to(self.centre.dtype) - self.centre) / self.scale).to(self._like.dtype)

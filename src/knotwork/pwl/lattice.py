@@ -155,7 +155,7 @@ def _is_nested(sets: Any) -> bool:
 
 
 def _read_sets(sets: Any, pieces: int) -> Sets:
-    if not isinstance(sets, Iterable) or isinstance(sets, (str, bytes)):
+    if not isinstance(sets, Iterable) or isinstance(sets, (str, bytes)) or getattr(sets, "ndim", 1) == 0:
         raise DataError(f"sets must be a sequence of sets of piece numbers, got {sets!r}")
     read = []
     for i, members in enumerate(sets):

@@ -119,6 +119,8 @@ def init_(
     """
     start = time.perf_counter()
     require_options(fill, max_terms, max_degree, penalty, threshold, ridge)
+    if not isinstance(module, nn.Module):
+        raise NetworkError(f"init_ takes a torch module, got {type(module).__name__}; kw.to_network(model) makes one")
     route = find_route(module)
     outputs = route.last.out_features
     rows, encoder = _read_rows(X, route.first.in_features)

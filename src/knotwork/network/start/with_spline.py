@@ -19,6 +19,7 @@ from knotwork.network.chain import Chain, Conversion, Layer, build, flags_kept
 from knotwork.network.compile.convert import model_chain, resolve_network
 from knotwork.network.ready import HOMOGENEOUS
 from knotwork.network.scaling import Scaling
+from knotwork.parameters import checked, switch
 
 # Stds from the mean at which rows are limited on their way into the module: a lone value far out would otherwise decide
 # what it gives there, and with it the first steps.
@@ -28,6 +29,7 @@ LIMIT = 3.0
 GAIN = 2.0
 
 
+@checked(freeze=switch())
 def with_spline(
     module: nn.Module,
     model: Any,
