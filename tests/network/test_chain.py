@@ -273,9 +273,20 @@ class Bent(nn.ReLU):
         return super().forward(x) ** 2
 
 
-def hooked():
+class Skipped(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def hooked(place):
     net = network()
-    net[1].register_forward_hook(lambda module, args, output: 2 * output)
+    (net if place is None else net[place]).register_forward_hook(lambda module, args, output: 2 * output)
+    return net
+
+
+def hooked_before():
+    net = network()
+    net[0].register_forward_pre_hook(lambda module, args: (2 * args[0],))
     return net
 
 
@@ -284,7 +295,12 @@ def hooked():
     (lambda: nn.Sequential(nn.Linear(3, 4), Bent(), nn.Linear(4, 1)), "got Bent at '1'"),
     (lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(5, 1)), "one takes 5 values and .* makes 4"),
     (lambda: nn.Sequential(kw.Scaling([0.0], [1.0]), nn.Linear(3, 1)), "one takes 3 values and .* makes 1"),
-    (hooked, "no forward hooks.* '1' has"),
+    (lambda: nn.Sequential(nn.Linear(3, 4), nn.ReLU(), Skipped(nn.Linear(4, 4)), nn.ReLU(), nn.Linear(4, 1)),
+     "got Skipped at '2'"),
+    (lambda: Skipped(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3)), "got Skipped"),
+    (lambda: hooked(1), "no forward hooks.* '1' has"),
+    (lambda: hooked(None), "no forward hooks.* 'Sequential' has"),
+    (hooked_before, "no forward hooks.* '0' has"),
 ])  # fmt: skip
 def test_layers_that_compute_something_else_or_do_not_fit_are_refused(net, message, tmp_path):
     for name in ("widen", "from_network", "to_relu", "explain", "export_onnx"):

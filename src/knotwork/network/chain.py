@@ -259,6 +259,9 @@ def leaves(
     module: nn.Module, *, opened: tuple[type, ...] = (nn.Sequential,), prefix: str = ""
 ) -> Iterator[tuple[str, nn.Module]]:
     """Yield the layers of a module by name; modules of the ``opened`` kinds are taken apart, in order."""
+    if nn.Module not in opened and isinstance(module, nn.Sequential) and not is_plain_sequential(module):
+        yield prefix, module
+        return
     if not isinstance(module, opened) or isinstance(module, nn.Linear) or _is_layer(module):
         yield prefix, module
         return
@@ -266,6 +269,17 @@ def leaves(
     for name, child in module._modules.items():
         if child is not None:
             yield from leaves(child, opened=opened, prefix=f"{prefix}.{name}" if prefix else name)
+
+
+def is_plain_sequential(module: nn.Module) -> bool:
+    """Whether a module runs its layers in order and does nothing else; derived classes and hooks may do anything."""
+    return isinstance(module, nn.Sequential) and type(module).forward is nn.Sequential.forward and not _hooked(module)
+
+
+def _hooked(module: nn.Module) -> bool:
+    """Whether a module has hooks that may change what it takes or gives; torch's own ones compute its weights."""
+    before = [hook for hook in module._forward_pre_hooks.values() if not type(hook).__module__.startswith("torch.nn.")]
+    return bool(module._forward_hooks or before)
 
 
 def _is_layer(module: nn.Module) -> bool:
@@ -281,7 +295,13 @@ def read_chain(net: nn.Module) -> Chain:
 
     Linear layers in a row are one map. A Scaling at either end is the chain's scaling, one in between joins the map.
     """
-    if not isinstance(net, nn.Sequential):
+    modules_of_it = net.named_modules() if isinstance(net, nn.Sequential) else ()
+    hooked = [name or type(net).__name__ for name, module in modules_of_it if _hooked(module)]
+    if hooked:
+        raise NetworkError(
+            f"layers must have no forward hooks, which change what they compute, '{hooked[0]}' has; remove them first"
+        )
+    if not is_plain_sequential(net):
         advice = "" if isinstance(net, nn.Module) else "; kw.to_network(model) makes one of a model"
         if isinstance(getattr(net, "spline", None), nn.Sequential):
             advice = "; pass its spline, net.spline"
@@ -289,11 +309,6 @@ def read_chain(net: nn.Module) -> Chain:
             f"a network must be an nn.Sequential of Linear and activation, got {type(net).__name__}{advice}"
         )
     named = working_layers(net)
-    hooked = [name for name, module in named if module._forward_hooks]
-    if hooked:
-        raise NetworkError(
-            f"layers must have no forward hooks, which change what they compute, '{hooked[0]}' has; remove them first"
-        )
     working = [module for _, module in named]
     inner, x, y = without_scaling(working)
     layers: list[Layer] = []

@@ -450,3 +450,14 @@ def test_several_responses_of_an_estimator(abalone):
     net = to_network(model, dtype=torch.float64)
     size = 1 + np.abs(model.spline_.coef).sum()
     np.testing.assert_allclose(run(net, rows[:, 1:3]), model.predict(rows[:, 1:3]), atol=1e-13 * size, rtol=0)
+
+
+@pytest.mark.parametrize("activation", SMOOTH[:1] + SMOOTH[2:4])
+def test_the_bound_of_responses_of_several_scales_is_in_proportion_to_the_largest(activation):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    y = np.abs(X[:, 0]) + 0.1 * rng.normal(size=300)
+    model = kw.MarsRegressor().fit(X, np.column_stack([1e6 * y, y, 1e-6 * y]))
+    alone = kw.MarsRegressor().fit(X, 1e6 * y)
+    bounds = [kw.to_network(m, activation=activation, dtype=torch.float64).conversion.bound for m in (model, alone)]
+    assert bounds[0] == pytest.approx(bounds[1], rel=0.01)

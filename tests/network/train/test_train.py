@@ -403,3 +403,44 @@ def test_bits_do_not_depend_on_the_number_of_threads(count):
         assert torch.get_num_threads() == count  # and the setting is as it was
     finally:
         torch.set_num_threads(before)
+
+
+# ------------------------------------------------------------- Sequentials that are more than their layers
+
+
+class Skipped(nn.Sequential):
+    def forward(self, x):
+        return x + super().forward(x)
+
+
+def doubled():
+    net = mlp()
+    net.register_forward_hook(lambda module, args, output: 2 * output)
+    return net
+
+
+@pytest.mark.parametrize("net", [
+    lambda: nn.Sequential(nn.Linear(4, 16), nn.ReLU(), Skipped(nn.Linear(16, 16)), nn.ReLU(), nn.Linear(16, 1)),
+    lambda: nn.Sequential(Skipped(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), nn.Linear(4, 1)),
+    lambda: nn.Sequential(kw.Scaling.of(X), Skipped(nn.Linear(4, 4)), nn.ReLU(), nn.Linear(4, 1),
+                          kw.Scaling.back_to(PRICE)),
+    doubled,
+])  # fmt: skip
+def test_the_loss_is_that_of_the_network_s_own_forward(net):
+    net = net().double()
+    before = loss_of(net)
+    history = kw.train(net, X[100:], PRICE[100:], **SETTINGS)
+    assert history.validation_loss[0] == pytest.approx(before, rel=1e-9)
+    assert min(history.validation_loss) == pytest.approx(loss_of(net), rel=1e-9)
+
+
+@pytest.mark.parametrize("frozen", ["0.", "2.", "0.bias", "2.bias", "0.weight"])
+def test_what_is_frozen_keeps_every_bit(frozen):
+    net = mlp(dtype=torch.float32)
+    held = {name: p for name, p in net.named_parameters() if name.startswith(frozen)}
+    for p in held.values():
+        p.requires_grad_(False)
+    before = {name: p.clone() for name, p in held.items()}
+    history = kw.train(net, X[100:], PRICE[100:], **SETTINGS)
+    assert all(torch.equal(p, before[name]) for name, p in held.items())
+    assert min(history.validation_loss) == pytest.approx(loss_of(net), rel=1e-4)

@@ -80,8 +80,10 @@ def balance_(net: nn.Module, rows: Tensor | None = None) -> None:
     working, *_ = without_scaling(working)
     linears = [m for m in working[::2] if isinstance(m, nn.Linear)]
     homogeneous = all(isinstance(m, HOMOGENEOUS) for m in working[1::2])
-    if not all("weight" in dict(m.named_parameters(recurse=False)) and m.weight.requires_grad for m in linears):
-        return  # weights that are computed, or frozen
+    if not all("weight" in dict(m.named_parameters(recurse=False)) for m in linears):
+        return  # weights that are computed
+    if not all(p.requires_grad for m in linears for p in m.parameters()):
+        return  # frozen ones
     if not (isinstance(net, nn.Sequential) and homogeneous and 2 * len(linears) == len(working) + 1):
         return
     if len({id(linear.weight) for linear in linears}) < len(linears):  # a scale would count in every place

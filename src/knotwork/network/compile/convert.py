@@ -187,10 +187,9 @@ def _scaled(
     sides = None if box is None else read_box(box, inputs_of(function), flat=True)
     inner_box = None if sides is None else c.features(sides)
     chain = function_chain(in_coordinates(function, c), rule, tolerance=inner, box=inner_box).with_scaling(c)
-    scaling = input_scaling(c)
+    conversion, scaling = chain.conversion, input_scaling(c)
     chain = ready_chain(chain.in_coordinates(scaling)).with_scaling(scaling)
     # What was asked for, not what is left of it after the way there and back.
-    conversion = chain.conversion
     if tolerance is not None:
         conversion = replace(conversion, bound=min(conversion.bound, tolerance))
     if conversion.box is not None and sides is not None:

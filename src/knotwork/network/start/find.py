@@ -59,8 +59,7 @@ def require_no_scaling(inner: list[tuple[str, nn.Module]]) -> None:
     for name, m in inner:
         if isinstance(m, Scaling):
             raise NetworkError(
-                f"a Scaling must stand at the ends, the last with one scale for all outputs, got one at '{name}'; "
-                f"leave it out"
+                f"a Scaling must stand at the ends, got one at '{name}'; leave it out"
             )
 
 

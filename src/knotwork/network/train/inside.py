@@ -21,6 +21,7 @@ from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.network.chain import (
     TRANSPARENT,
+    is_plain_sequential,
     leaves,
     read_layer,
     scaling_coordinates,
@@ -121,17 +122,27 @@ def trained_part(
         target = nn.Sequential(*there.layers) if there.layers else twin
         target.load_state_dict(source.state_dict())
         there.change(c.inverse)
+        _keep_frozen(twin, template)
         return twin.eval()
 
     try:
         yield Inside(trained, c, outside)
     finally:
         ends.change(c.inverse)
+        _keep_frozen(net, template)
+
+
+def _keep_frozen(net: nn.Module, template: nn.Module) -> None:
+    """Give what is frozen its own bits back, which the way there and back may have rounded."""
+    with torch.no_grad():
+        for parameter, original in zip(net.parameters(), template.parameters(), strict=True):
+            if not parameter.requires_grad:
+                parameter.copy_(original)
 
 
 def _ends(net: nn.Module, rewrites: bool, logits: bool) -> _Ends:
     """Take a Sequential apart; other modules have no layers that we know."""
-    if not isinstance(net, nn.Sequential):
+    if not is_plain_sequential(net):
         return _Ends([], None, None)
     layers = [m for _, m in leaves(net)]
     flat = [isinstance(m, nn.Flatten) and (m.start_dim, m.end_dim) == (1, -1) for m in layers]
@@ -145,7 +156,7 @@ def _ends(net: nn.Module, rewrites: bool, logits: bool) -> _Ends:
     first, last = working[0], working[-1]
     return _Ends(
         layers, x, y,
-        first if x is None and _is_own(first, working) else None,
+        first if x is None and _is_own(first, working) and not _holds_its_bias(first) else None,
         last if y is None and _is_own(last, working) and last.bias is not None else None,
     )  # fmt: skip
 
@@ -155,3 +166,8 @@ def _is_own(layer: nn.Module, working: list[nn.Module]) -> TypeGuard[nn.Linear]:
     if not isinstance(layer, nn.Linear) or "weight" not in dict(layer.named_parameters(recurse=False)):
         return False
     return sum(isinstance(m, nn.Linear) and m.weight is layer.weight for m in working) == 1
+
+
+def _holds_its_bias(first: nn.Linear) -> bool:
+    """Whether a bias is frozen and its weight is not: where features are moved, they would have to change together."""
+    return first.bias is not None and first.weight.requires_grad and not first.bias.requires_grad
