@@ -343,6 +343,15 @@ def test_values_far_outside_are_limited_in_order_and_smoothly():
     assert (z.grad.diff().abs() < 0.05).all()
 
 
+class Two(nn.Linear):
+    def __init__(self):
+        super().__init__(5, 1)
+
+    def forward(self, x):
+        out = super().forward(x)
+        return out, x
+
+
 @pytest.mark.parametrize(
     ("module", "options", "message"),
     [
@@ -352,13 +361,42 @@ def test_values_far_outside_are_limited_in_order_and_smoothly():
         (lambda: Members(1), {}, r"must give \(N, 1\).* got \(2, 4, 1\) for 2 rows; reduce= takes the axes"),
         (lambda: Members(1), {"reduce": 0}, "reduce must be an axis behind the rows.* got 0; reduce=1 averages"),
         (lambda: Members(1), {"reduce": "mean"}, "reduce must be an axis behind the rows.* got 'mean'"),
-        (lambda: Members(1), {"reduce": 3}, "reduce must suit its output; it failed with IndexError"),
+        (lambda: Members(1), {"reduce": 3}, "reduce must name axes behind the rows.*, here 2 of them, got 3"),
+        (lambda: Members(2), {"reduce": (1, -3)}, "reduce must name axes behind the rows.*, here 2 of them, got 1, -3"),
+        (lambda: Members(1), {"reduce": torch.argmax}, r"must give \(N, 1\).* got \(\)"),
+        (lambda: Members(1), {"reduce": lambda out: out @ out}, r"reduce must make \(N, 1\).* it failed with Runtime"),
+        (lambda: Two(), {}, "must give one tensor, got tuple; reduce= takes a function"),
         (lambda: nn.Linear(5, 1, device="meta"), {}, "must hold its weights, got some on the meta device"),
     ],
 )
 def test_what_does_not_fit_is_refused(module, options, message, fitted):
     with pytest.raises(NetworkError, match=message):
         kw.with_spline(module(), fitted, **options)
+
+
+def test_a_function_takes_the_tensor_out_of_what_a_module_gives(fitted):
+    X, _ = data()
+    net = kw.with_spline(Two(), fitted, reduce=lambda parts: parts[0])
+    np.testing.assert_array_equal(values(net, X), values(kw.to_network(fitted), X))
+
+
+def test_a_folded_network_works_as_a_model(fitted):
+    X, _ = data()
+    bare = kw.to_network(fitted, fold=True)
+    net = kw.with_spline(layer_norm(1), bare)
+    rows = torch.from_numpy(X).float()
+    assert torch.equal(net(rows), bare(rows))
+
+
+def test_responses_far_from_zero_are_resolved_beside_a_module_of_single_precision():
+    X, y = data()
+    model = kw.MarsRegressor().fit(X, y / y.std() + 1e7)
+    net = kw.with_spline(layer_norm(1), model)
+    assert {p.dtype for p in net.module.parameters()} == {torch.float32}
+    np.testing.assert_array_equal(values(net, X), values(kw.to_network(model), X))
+    assert np.abs(values(net, X)[:, 0] - model.predict(X)).max() < 1e-6
+    history = kw.train(net, X, y / y.std() + 1e7, epochs=2, random_state=0)
+    assert min(history.validation_loss) <= history.validation_loss[0]
 
 
 def test_models_that_are_no_network_are_refused():

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError, one_line
-from knotwork.network.chain import Chain, Conversion, Layer, build, flags_kept
+from knotwork.network.chain import Chain, Conversion, Layer, build, enough_for, flags_kept
 from knotwork.network.compile.convert import model_chain, resolve_network
 from knotwork.network.ready import HOMOGENEOUS
 from knotwork.network.scaling import Scaling
@@ -45,7 +45,8 @@ def with_spline(
     Parameters
     ----------
     module : any module from (N, d) to (N, outputs), or (N,) for one output; it is copied and not altered. The
-        result is on the module's device and of its dtype, at least of single precision
+        result is on the module's device and of its dtype, at least of single precision; of float64 where responses
+        need it, as in ``to_network``
     model : whatever ``to_network`` takes: a fitted estimator, a pipeline around one, a network, a Spline. An estimator
         remembers how its rows are scaled; a bare Spline is scaled by its knots, which is a guess
     freeze : True keeps the spline as it is: only the gate and the module train
@@ -78,8 +79,10 @@ def with_spline(
         raise NetworkError("the module must hold its weights, got some on the meta device; load them first")
     dtype = held[0].dtype if held else torch.get_default_dtype()
     device = held[0].device if held else torch.device("cpu")
-    # Half precision would not resolve the responses: a module of it has a spline of single precision beside it.
+    # Half precision would not resolve the responses, single precision not all: the spline beside it is precise enough.
     own = dtype if dtype == torch.float64 else torch.float32
+    if device.type != "mps":  # which has no float64
+        own = enough_for(chain, own)
     try:
         inner = copy.deepcopy(module)
     except Exception as error:
@@ -190,18 +193,36 @@ def _axes(
 
 
 def _require_outputs(net: WithSpline, inputs: int, outputs: int, device: torch.device) -> None:
-    """Run the whole once, on rows at the mean, to see that module and reduce fit the model."""
-    rows = net.scaling.centre.to(device).repeat(2, 1)
-    try:
-        with flags_kept(net), torch.no_grad():
-            out = net.eval()(rows)
-    except NetworkError:
-        raise
-    except Exception as error:
-        suits = "" if net.reduce is None else ", and reduce must suit its output"
-        raise NetworkError(
-            f"the module must take rows of shape (N, {inputs}), the encoded columns of the model, in one tensor{suits}"
-            f"; it failed with {type(error).__name__}: {one_line(error)}"
-        ) from error
+    """Run the module and the whole once, on rows at the mean, to see that module and reduce fit the model."""
+    rows = net.scaling.centre.to(device, net.unit.dtype).repeat(2, 1)
+    with flags_kept(net), torch.no_grad():
+        net.eval()
+        try:
+            out = net.module(limited(net.scaling(rows)))
+        except Exception as error:
+            raise NetworkError(
+                f"the module must take rows of shape (N, {inputs}), the encoded columns of the model, in one tensor; "
+                f"it failed with {type(error).__name__}: {one_line(error)}"
+            ) from error
+        if not isinstance(out, Tensor) and not callable(net.reduce):
+            raise NetworkError(
+                f"the module must give one tensor, got {type(out).__name__}; reduce= takes a function that makes one "
+                f"of it"
+            )
+        named = net.reduce if isinstance(net.reduce, tuple) else ()
+        if not all(0 < (axis if axis > 0 else axis + out.dim()) < out.dim() for axis in named):
+            raise NetworkError(
+                f"reduce must name axes behind the rows of what the module gives, here {out.dim() - 1} of them, got "
+                f"{', '.join(map(str, named))}"
+            )
+        try:
+            out = net(rows)
+        except NetworkError:
+            raise
+        except Exception as error:
+            raise NetworkError(
+                f"reduce must make (N, {outputs}) of what the module gives; it failed with {type(error).__name__}: "
+                f"{one_line(error)}"
+            ) from error
     if not isinstance(out, Tensor) or tuple(out.shape) != (2, outputs):
         raise NetworkError(f"the module must give one tensor of shape (N, {outputs}), got {type(out).__name__}")
