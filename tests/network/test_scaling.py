@@ -287,3 +287,13 @@ def test_torch_can_script_it():
         warnings.simplefilter("ignore", DeprecationWarning)  # torch is leaving it behind, people have not yet
         scripted = torch.jit.script(net)
     assert torch.equal(scripted(rows), net(rows))
+
+
+@pytest.mark.parametrize(("X", "message"), [
+    ([[1.0, float("nan")]], "X must be finite, got NaN or inf"),
+    ([1.0, 2.0], r"X must have shape \(N, columns\) with at least one row, got \(2,\)"),
+    (np.zeros((0, 2)), r"got \(0, 2\)"),
+])  # fmt: skip
+def test_rows_that_cannot_be_measured_are_refused(X, message):
+    with pytest.raises(NetworkError, match=message):
+        kw.Scaling.of(X)

@@ -83,6 +83,11 @@ class Scaling(nn.Module):
         c = Coordinates.of(np.zeros((len(values), 1)), values).inverse
         return cls(c.y_centre, c.y_scale)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of what comes out."""
+        return self._like.dtype
+
     def forward(self, x: Tensor) -> Tensor:
         """Scale rows."""
         if not isinstance(x, Tensor):
@@ -124,6 +129,8 @@ def _matrix(values: Any, name: str) -> Floats:
     frame = as_frame(values) is not None
     matrix = learn_encoder(values).encode(values) if frame else read_numbers(values, name, NetworkError)
     matrix = matrix[:, None] if matrix.ndim == 1 and name == "y" else matrix
-    if matrix.ndim != 2 or len(matrix) == 0 or not np.isfinite(matrix).all():
-        raise NetworkError(f"{name} must be finite, (N, columns) with at least one row, got shape {matrix.shape}")
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise NetworkError(f"{name} must have shape (N, columns) with at least one row, got {matrix.shape}")
+    if not np.isfinite(matrix).all():
+        raise NetworkError(f"{name} must be finite, got NaN or inf; leave those rows out or fill them in")
     return matrix

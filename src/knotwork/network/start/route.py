@@ -102,6 +102,13 @@ def find_route(module: nn.Module) -> Route:
             raise NetworkError(
                 f"the weights must be float32 or float64, got {parameter.dtype}; initialise first, then convert"
             )
+    scalings = [scaling for scaling in (route.x_scaling, route.y_scaling) if scaling is not None]
+    dtypes = {p.dtype for linear in route.linears for p in linear.parameters()} | {s.dtype for s in scalings}
+    if len(dtypes) > 1:
+        raise NetworkError(
+            f"all layers must be of one dtype, got {' and '.join(sorted(map(str, dtypes)))}; call module.double() or "
+            f"module.float() first"
+        )
     return route
 
 
@@ -114,7 +121,7 @@ def _route(module: nn.Module, traced: Traced) -> Route:
     if len(linears) < 2:
         raise NetworkError(
             f"the module must hold a chain of at least two Linear layers (hinges need a hidden layer), got "
-            f"{len(linears)} in {type(module).__name__}"
+            f"{len(linears)} in {type(module).__name__}{_summed(steps)}; {BESIDE}"
         )
     block = _block(steps, linears)
     # The way leads through the block that bends, and along the skip of every other.
@@ -146,6 +153,11 @@ def _route(module: nn.Module, traced: Traced) -> Route:
         stream=None if block is None else Stream(_linear(linears[0]), _linear(linears[1])),
         graph=traced.graph,
     )
+
+
+def _summed(steps: list[Step]) -> str:
+    """Name what is added to the way, which the spline does not take."""
+    return " along the skip of its sum" if any(step.kind is Kind.SUM for step in steps) else ""
 
 
 def _require_passable(steps: Iterable[Step]) -> None:

@@ -77,4 +77,5 @@ def _line(module: nn.Module, route: Route, rows: Tensor, *, x: bool, y: bool) ->
         if isinstance(out, Tensor) and out.dim() == 1:  # a Scaling takes columns
             parts.append("nn.Unflatten(0, (-1, 1))")
         parts.append("kw.Scaling.back_to(y)")
-    return f"module = nn.Sequential({', '.join(parts)})"
+    double = "" if _single(route) else ".double()"
+    return f"module = nn.Sequential({', '.join(parts)}){double}"
