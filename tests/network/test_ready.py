@@ -1,5 +1,6 @@
 """Networks that are ready to train: scales by sensitivity, and what they are for, a bare optimiser."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -168,3 +169,15 @@ def test_splinenet_learns_small_responses_beside_large_ones():
     alone = kw.SplineNetRegressor(**options).fit(X[:1000], Y[:1000, 0])
     small = np.square(both.predict(X[1000:])[:, 0] - Y[1000:, 0]).mean()
     assert small < 1.5 * np.square(alone.predict(X[1000:]) - Y[1000:, 0]).mean()
+
+
+@pytest.mark.parametrize(("activation", "worst"), [("softplus", 1.5), ("silu", 1.05), ("gelu", 1.05), ("elu", 1.05)])
+def test_smooth_activations_survive_a_bare_optimiser_with_a_wide_tolerance_and_train_with_any(activation, worst):
+    X, y = table()
+    model = kw.MarsRegressor().fit(X[:1000], y[:1000])
+    near, wide = (kw.to_network(model, activation=activation, tolerance=t) for t in (None, 0.2 * y.std()))
+    fresh = X[850:1000], y[850:1000]
+    history = kw.train(copy.deepcopy(near), X[:850], y[:850], validation=fresh, epochs=5, random_state=0)
+    assert max(history.validation_loss) <= 1.05 * history.validation_loss[0]
+    assert bare_adam(near, X, y, epochs=1).max() > 1.5  # what docs/networks.md warns of
+    assert bare_adam(wide, X, y).max() < worst
