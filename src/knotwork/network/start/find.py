@@ -58,9 +58,7 @@ def require_no_scaling(inner: list[tuple[str, nn.Module]]) -> None:
     """Refuse a Scaling between the layers."""
     for name, m in inner:
         if isinstance(m, Scaling):
-            raise NetworkError(
-                f"a Scaling must stand at the ends, got one at '{name}'; leave it out"
-            )
+            raise NetworkError(f"a Scaling must stand at the ends, got one at '{name}'; leave it out")
 
 
 def require_linear(name: str, linear: nn.Linear, *, bias: bool = True) -> None:
