@@ -45,6 +45,10 @@ def net():
         (lambda: kw.explain(kw.MarsRegressor().fit(X, Y), X, curves=3), "curves must be text, got 3"),
         (lambda: kw.explain(kw.MarsRegressor().fit(X, Y), X).plot_importances(ax=3), "ax must be matplotlib axes"),
         (lambda: kw.datasets.load_wine_quality("pink"), "colour must be 'white' or 'red', got 'pink'"),
+        (
+            lambda: kw.with_spline(net(), kw.MarsRegressor().fit(X, Y), freeze=np.ones(3)),
+            "freeze must be True or False",
+        ),
     ],
 )
 def test_functions_refuse_by_name(call, message):
@@ -92,10 +96,6 @@ def test_a_refusal_leaves_a_network_as_it_was():
         ),
         (lambda: kw.init_(torch.device("cpu"), X, Y), "init_ takes a torch module, got device"),
         (lambda: kw.LatticePWL([[0.0, 1.0]], np.array(3)), "sets must be a sequence of sets"),
-        (
-            lambda: kw.with_spline(net(), kw.MarsRegressor().fit(X, Y), freeze=np.ones(3)),
-            "freeze must be True or False",
-        ),
     ],
 )
 def test_what_is_given_is_refused_by_name(call, message):
