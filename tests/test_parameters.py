@@ -96,6 +96,11 @@ def test_a_refusal_leaves_a_network_as_it_was():
         ),
         (lambda: kw.init_(torch.device("cpu"), X, Y), "init_ takes a torch module, got device"),
         (lambda: kw.LatticePWL([[0.0, 1.0]], np.array(3)), "sets must be a sequence of sets"),
+        (lambda: kw.LatticePWL([[0.0, 1.0]], torch.jit.script(nn.Linear(1, 1))), "sets must be a sequence of sets"),
+        (
+            lambda: kw.explain(kw.MarsRegressor().fit(X, Y), X).contributions(np.full((2, 3), 10**400)),
+            "range of floats",
+        ),
     ],
 )
 def test_what_is_given_is_refused_by_name(call, message):

@@ -16,7 +16,7 @@ import narwhals as nw
 import numpy as np
 from narwhals.exceptions import NarwhalsError
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, read_numbers
 from knotwork.errors import CategoryWarning, DataError
 
 # How many offending values or rows a message lists.
@@ -63,7 +63,7 @@ class TableEncoder:
         if frame is None and any(column.categories is not None for column in self.columns):
             frame = self._as_table(X)
         if frame is None:
-            matrix = X
+            matrix = X if getattr(getattr(X, "dtype", None), "kind", "O") in "biuf" else read_numbers(X, "X")
         elif all(column.categories is None for column in self.columns):
             matrix = _numeric_matrix(frame)
         else:

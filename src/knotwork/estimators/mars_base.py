@@ -174,10 +174,10 @@ class MarsBase(TransformerMixin, Estimator):
 def interacting_features(columns: Sequence[str | int], encoder: TableEncoder) -> tuple[int, ...]:
     """Return the encoded features of some columns, given by name or by number."""
     known = [column.name for column in encoder.columns]
-    places = []
+    places: list[int] = []
     for column in columns:
         place = column if not isinstance(column, str) else known.index(column) if column in known else -1
-        if not 0 <= place < len(known):
+        if not isinstance(place, Integral) or not 0 <= place < len(known):
             raise ValueError(
                 f"interacting must hold columns of X, by name or by number from 0 to {len(known) - 1}, got {column!r}"
             )

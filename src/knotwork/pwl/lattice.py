@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from knotwork.arrays import Floats, FrozenArrays, read_numbers
-from knotwork.errors import DataError
+from knotwork.errors import DataError, one_line
 from knotwork.parameters import shown
 
 Sets = tuple[tuple[int, ...], ...]
@@ -68,7 +68,10 @@ class LatticePWL(FrozenArrays):
         sets = self.sets
         flat = isinstance(sets, str) or getattr(sets, "ndim", None) == 0
         if isinstance(sets, Iterable) and not flat:  # iterators can be read once only
-            sets = tuple(tuple(s) if isinstance(s, Iterable) and not isinstance(s, str) else s for s in sets)
+            try:
+                sets = tuple(tuple(s) if isinstance(s, Iterable) and not isinstance(s, str) else s for s in sets)
+            except Exception as error:  # somebody's own objects may raise anything
+                raise DataError(f"sets must be a sequence of sets of piece numbers: {one_line(error)}") from None
         several = _is_nested(sets)
         outputs = tuple(_read_sets(s, len(theta)) for s in (sets if several else (sets,)))
         object.__setattr__(self, "sets", outputs if several else outputs[0])

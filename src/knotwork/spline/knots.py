@@ -48,7 +48,7 @@ def default_spans(n: float, d: int, minspan: int | None, endspan: int | None) ->
     Spans(minspan=7, endspan=10)
     """
     if minspan is None:
-        minspan = int(-np.log2(-np.log(0.95) / (d * n)) / 2.5)
+        minspan = int(-np.log2(-np.log(0.95) / max(d * n, 1.0)) / 2.5)
     if endspan is None:
         endspan = int(3 - np.log2(0.05 / d))
     # However few the observations, one position in the middle stays allowed. Kernels count in 64 bits.

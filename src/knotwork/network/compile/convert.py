@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from knotwork.network.compile.units import require_piecewise_linear, spline_size
 from knotwork.network.ready import ready_chain
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.network.scaling import input_scaling
-from knotwork.parameters import Rule, checked, switch
+from knotwork.parameters import Rule, checked, is_number, switch
 from knotwork.pwl.boxes import read_box
 from knotwork.pwl.through import Function, in_coordinates, inputs_of, outputs_of
 from knotwork.spline.model import Spline, knots_by_feature
@@ -35,7 +34,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
     activation=Rule("text, a module or None", lambda value: value is None or isinstance(value, (str, nn.Module))),
     fold=switch(),
     dtype=Rule("a floating dtype of torch or None", lambda value: any(value is dtype for dtype in (None, *FLOATS))),
-    tolerance=Rule("a number or None", lambda value: value is None or isinstance(value, Real)),
+    tolerance=Rule("a number or None", lambda value: value is None or isinstance(value, float) or is_number(value)),
 )
 def to_network(
     model: Any,
