@@ -296,3 +296,10 @@ def test_explanations_of_data_at_the_ends_of_the_range():
         parts = explanation.contributions(X[:5] * x_unit).to_frame().to_numpy(dtype=float)
         expected = plain.contributions(X[:5]).to_frame().to_numpy(dtype=float)
         np.testing.assert_allclose(parts / y_unit, expected, rtol=1e-6, atol=1e-9)
+
+
+def test_responses_too_small_to_be_squared_are_fitted():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    y = np.abs(X[:, 0]) * 1e-200
+    model = kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0).fit(X, y)
+    assert 1 - np.mean(((model.predict(X) - y) / 1e-200) ** 2) / np.var(y / 1e-200) > 0.5

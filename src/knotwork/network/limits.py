@@ -39,6 +39,6 @@ def require_room(sizes: Iterable[int]) -> None:
     weights = sum(before * after + after for before, after in pairwise(sizes))
     if weights > MAX_WEIGHTS:
         raise NetworkError(
-            f"a network may have at most {MAX_WEIGHTS:.0e} weights, these layers have {weights:.3g}; "
+            f"a network may have at most {MAX_WEIGHTS:.0e} weights, these layers have {min(weights, 10**300):.3g}; "
             f"choose smaller widths"
         )

@@ -220,7 +220,8 @@ class _Run:
 
     def _steps(self, training: Rows, loss: Loss, unit: float) -> None:
         """Run the steps of an epoch."""
-        options, gain = self.options, loss.gain(self.history.train_loss[0] / unit)
+        # Responses below 1e-162 have no squares: their losses are 0, in any unit.
+        options, gain = self.options, loss.gain(self.history.train_loss[0] / unit if unit > 0 else 0.0)
         penalised: list[Tensor] = [p for p in self.parameters if p.ndim > 1]
         self.net.train()
         for batch in training.shuffled(options.batch_size, self.order_generator):
