@@ -135,6 +135,8 @@ def _reader(net: nn.Module, rows: Floats, y: Any, task: str, own_loss: bool) -> 
     if task == "auto" and own_loss and outputs == 1 and not _is_text(y):
         task = "regression"
     target = read_target(y, outputs, task)
+    if not target.values.size:
+        raise NetworkError(f"y must have a value for every row, got shape {target.values.shape}")
     if target.classes is None and not own_loss and _columns(target).shape[1] != outputs:
         raise NetworkError(f"y must have one column per output, here {outputs}, got {_columns(target).shape[1]}")
     return Reader(net, rows.shape[1], outputs, target)
