@@ -55,6 +55,7 @@ def net():
             lambda: kw.with_spline(net(), kw.MarsRegressor().fit(X, Y), freeze=np.ones(3)),
             "freeze must be True or False",
         ),
+        (lambda: kw.init_(net(), X, Y, threshold=None), "threshold must be a finite number, got None"),
     ],
 )
 def test_functions_refuse_by_name(call, message):
@@ -103,6 +104,7 @@ def test_a_refusal_leaves_a_network_as_it_was():
         (lambda: kw.init_(torch.device("cpu"), X, Y), "init_ takes a torch module, got device"),
         (lambda: kw.reshape(net(), [10**400]), "a network may have at most 1e.09 weights"),
         (lambda: kw.train(net(), X, pd.DataFrame(), epochs=1), "y must have a value for every row"),
+        (lambda: kw.with_spline(net(), kw.MarsRegressor().fit(X, Y), reduce=torch.zeros(2, 3)), r"got Tensor of shape"),
         (lambda: kw.LatticePWL([[0.0, 1.0]], np.array(3)), "sets must be a sequence of sets"),
         (lambda: kw.LatticePWL([[0.0, 1.0]], Broken()), "sets must be a sequence of sets"),
         (

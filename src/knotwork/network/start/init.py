@@ -64,7 +64,7 @@ class InitReport:
 # What both init_ and init_head_ take.
 START = {
     "task": text(), "fill": text(), "max_terms": whole().optional, "max_degree": whole(), "penalty": number().optional,
-    "threshold": number().optional, "ridge": number().optional, "n_jobs": whole().optional,
+    "threshold": number(), "ridge": number().optional, "n_jobs": whole().optional,
 }  # fmt: skip
 
 
@@ -190,7 +190,7 @@ def size_of(c: Coordinates) -> float:
 
 
 def require_options(
-    fill: str, max_terms: int | None, max_degree: int, penalty: float | None, threshold: float | None,
+    fill: str, max_terms: int | None, max_degree: int, penalty: float | None, threshold: float,
     ridge: float | None,
 ) -> None:  # fmt: skip
     """Refuse options of a start that are out of range."""
@@ -199,7 +199,7 @@ def require_options(
         (max_terms is None or max_terms >= 2, "max_terms must be at least 2", max_terms),
         (not isinstance(max_degree, str) and max_degree >= 1, "max_degree must be at least 1", max_degree),
         (penalty is None or penalty >= -1, "penalty must be at least -1", penalty),
-        (threshold is None or 0 <= threshold < 1, "threshold must be at least 0 and less than 1", threshold),
+        (0 <= threshold < 1, "threshold must be at least 0 and less than 1", threshold),
         (ridge is None or 0 <= ridge < np.inf, "ridge must be 0 or positive", ridge),
     ):
         if not fine:

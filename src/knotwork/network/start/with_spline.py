@@ -19,7 +19,7 @@ from knotwork.network.chain import Chain, Conversion, Layer, build, enough_for, 
 from knotwork.network.compile.convert import model_chain, resolve_network
 from knotwork.network.ready import HOMOGENEOUS
 from knotwork.network.scaling import Scaling
-from knotwork.parameters import checked, switch
+from knotwork.parameters import checked, shown, switch
 
 # Stds from the mean at which rows are limited on their way into the module: a lone value far out would otherwise decide
 # what it gives there, and with it the first steps.
@@ -186,7 +186,7 @@ def _axes(
         axes = ()
     if not axes or 0 in axes:
         raise NetworkError(
-            f"reduce must be an axis behind the rows, several of them, or a function, got {reduce!r}; reduce=1 "
+            f"reduce must be an axis behind the rows, several of them, or a function, got {shown(reduce)}; reduce=1 "
             f"averages over the second axis"
         )
     return axes
