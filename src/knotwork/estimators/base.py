@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from numpy.typing import ArrayLike
@@ -31,15 +33,20 @@ class Estimator(BaseEstimator):
         -------
         The estimator. If the fit fails, it is as it was before.
         """
+        with self._unchanged_on_failure():
+            self._fit(X, y, sample_weight)
+        return self
+
+    @contextmanager
+    def _unchanged_on_failure(self) -> Iterator[None]:
         before = dict(self.__dict__)
         try:
             with one_blas_thread():
-                self._fit(X, y, sample_weight)
+                yield
         except BaseException:
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
-        return self
 
     @classmethod
     @functools.cache

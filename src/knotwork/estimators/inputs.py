@@ -240,12 +240,15 @@ def read_classes(
 
 def read_regression(
     estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
-) -> tuple[Floats, Floats, Floats, TableEncoder]:
-    """Read what a regressor is fitted to, less rows of weight zero: matrix, response as it came, weights, encoder."""
+) -> tuple[Floats, Floats, Floats, NDArray[np.intp] | None, TableEncoder]:
+    """Read what a regressor is fitted to, less rows of weight zero.
+
+    Returns the matrix, the response as it came, the weights, the rows of positive weight (None: all) and the encoder.
+    """
     table, encoder = read_training_table(estimator, X)
     matrix: Floats = np.asarray(table, dtype=np.float64)
     response = read_response(y, len(matrix))
     if sample_weight is None:
-        return matrix, response, np.ones(len(matrix)), encoder
+        return matrix, response, np.ones(len(matrix)), None, encoder
     weight, kept = read_weights(sample_weight, matrix)
-    return matrix[kept], response[kept], weight[kept], encoder
+    return matrix[kept], response[kept], weight[kept], kept, encoder

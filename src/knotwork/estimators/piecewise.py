@@ -32,7 +32,7 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
     validation_fraction: float
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        matrix, response, weight, encoder = read_regression(self, X, y, sample_weight)
+        matrix, response, weight, _, encoder = read_regression(self, X, y, sample_weight)
         targets = response.reshape(len(response), -1)
         coordinates = Coordinates.at_data(matrix, targets, weight)
         Z = np.column_stack([np.ones(len(matrix)), coordinates.features(matrix)])

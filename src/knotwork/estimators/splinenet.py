@@ -64,6 +64,12 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     random_state, n_jobs, verbose
         Seed (equal seeds give equal bits on the CPU, whatever the number of threads), threads of the spline fit,
         progress bar.
+    validation : splitter of scikit-learn or iterable of (training, validation) pairs of row numbers, default None
+        Which rows to validate on, instead of ``validation_fraction``: ``GroupShuffleSplit`` keeps the rows of a group
+        together (``fit(X, y, groups=…)``), ``TimeSeriesSplit`` validates on the latest rows of a table in the order of
+        time, ``PredefinedSplit`` or ``[(training, validation)]`` on rows of your own choice. Of several splits the last
+        one counts. The splitter sees the table as it is passed, rows of weight zero included; rows in neither part
+        are left out. Give a splitter that shuffles a ``random_state``, or no two fits are the same.
 
     Attributes
     ----------
@@ -85,9 +91,10 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     """
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Problem:
-        matrix, response, weight, encoder = read_regression(self, X, y, sample_weight)
+        matrix, response, weight, kept, encoder = read_regression(self, X, y, sample_weight)
         rows = Sample(matrix, response.reshape(len(response), -1), weight)
-        return Problem(rows, sample_weight is not None, encoder, SquaredError(), {"_flat_output": response.ndim == 1})
+        flat = {"_flat_output": response.ndim == 1}
+        return Problem(rows, kept, sample_weight is not None, encoder, SquaredError(), flat)
 
     def predict(self, X: Any) -> Floats:
         """Run the network: (N, d) → (N,) or (N, p), as y was."""

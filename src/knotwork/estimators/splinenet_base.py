@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import _fit_context
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.validation import _num_samples
 from torch import nn
 
 from knotwork.arrays import Floats
@@ -19,8 +21,10 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
 from knotwork.data.table import TableEncoder
+from knotwork.errors import DataError
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_table
+from knotwork.estimators.validation import ValidationSplit, choose_split
 from knotwork.network.activations import NAMES, activation_rule
 from knotwork.network.chain import Chain, build, enough_for, evaluate, read_chain
 from knotwork.network.devices import read_device
@@ -40,12 +44,14 @@ from knotwork.spline.model import Spline
 class Problem:
     """What a network is to learn.
 
-    rows : of positive weight; weighted : whether the weights are anything but ones
+    rows : of positive weight; kept : their numbers in the table, None if these are all
+    weighted : whether the weights are anything but ones
     encoder : from the table to the rows
     attributes : fitted ones that follow from y alone
     """
 
     rows: Sample
+    kept: NDArray[np.intp] | None
     weighted: bool
     encoder: TableEncoder
     loss: Loss
@@ -91,6 +97,7 @@ class SplineNetBase(Estimator):
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
+        "validation": [HasMethods(["split", "get_n_splits"]), HasMethods("__iter__"), None],
     }
 
     def __init__(
@@ -121,6 +128,7 @@ class SplineNetBase(Estimator):
         random_state: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        validation: Any = None,
     ) -> None:
         self.hidden = hidden
         self.start = start
@@ -148,6 +156,28 @@ class SplineNetBase(Estimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.validation = validation
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: ArrayLike | None = None
+    ) -> Self:
+        """Fit to a table or an array.
+
+        Parameters
+        ----------
+        X : (N, d) data frame of any library, or array
+        y : (N,) or (N, p) numbers for a regressor; (N,) labels of any kind for a classifier
+        sample_weight : (N,) not negative; a row of weight zero counts like one that is not there
+        groups : (N,) a label for each row, for the splitter that ``validation`` is
+
+        Returns
+        -------
+        The estimator. If the fit fails, it is as it was before.
+        """
+        with self._unchanged_on_failure():
+            self._fit(X, y, sample_weight, groups)
+        return self
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Problem:
         """Read what the network is to learn."""
@@ -155,13 +185,13 @@ class SplineNetBase(Estimator):
 
     @torch.inference_mode(False)  # the caller may be inside it, or inside no_grad
     @torch.enable_grad()
-    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None = None) -> None:
         problem = self._read(X, y, sample_weight)
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
         seed = checkpoint.seed() if checkpoint is not None and self.random_state is None else None
         if seed is None:
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        split = self._split(problem.rows, seed)
+        split = self._split(problem, self._validation_rows(problem, X, y, groups, seed), seed)
         loss = problem.loss
         coordinates = loss.coordinates(split.training.X, split.training.y, split.training.weight)
         spline, start = self._start(problem, split, coordinates, seed)
@@ -198,16 +228,45 @@ class SplineNetBase(Estimator):
         if checkpoint is not None:
             checkpoint.remove()
 
-    def _split(self, rows: Sample, seed: int) -> Split:
-        """Hold validation rows out, and rows for the spline if it is to have its own."""
-        held = held_out(rows.X, self.validation_fraction, seed)
-        training, validation = ~held, held if held.any() else ~held
+    def _validation_rows(
+        self, problem: Problem, X: Any, y: ArrayLike, groups: ArrayLike | None, seed: int
+    ) -> ValidationSplit:
+        """Choose the rows of the problem to train on and to validate on."""
+        rows = problem.rows
+        if self.validation is None:
+            if groups is not None:
+                raise DataError(
+                    "groups are for a splitter, got groups and validation=None; pass "
+                    "validation=GroupShuffleSplit(1, test_size=0.15), say"
+                )
+            held = held_out(rows.X, self.validation_fraction, seed)
+            training = np.flatnonzero(~held)
+            return ValidationSplit(training, np.flatnonzero(held) if held.any() else training)
+        count = _num_samples(y)
+        split = choose_split(self.validation, X, y, groups, count)
+        if problem.kept is not None:
+            split = split.within(problem.kept, count)
+        sides = len(split.training), len(split.validation)
+        if not all(sides):
+            raise DataError(
+                f"validation must leave rows of positive weight to train on and to validate on, got {sides[0]} and "
+                f"{sides[1]} of {len(rows)}; choose another split"
+            )
+        self._require_trainable(problem, split.training)
+        return split
+
+    def _require_trainable(self, problem: Problem, training: NDArray[np.intp]) -> None:
+        """Refuse training rows, chosen by the user, that do not show all there is to learn."""
+
+    def _split(self, problem: Problem, chosen: ValidationSplit, seed: int) -> Split:
+        """Take the rows, and rows for the spline if it is to have its own."""
+        rows, training = problem.rows, chosen.training
+        validation = rows.take(chosen.validation)
         if self.spline_fraction is None or self.start != "spline":
             own = rows.take(training)
-            return Split(own, rows.take(validation), own)
-        for_spline = np.zeros(len(rows), dtype=bool)
-        for_spline[training] = held_out(rows.X[training], self.spline_fraction, seed + 1)
-        return Split(rows.take(training & ~for_spline), rows.take(validation), rows.take(for_spline))
+            return Split(own, validation, own)
+        for_spline = held_out(rows.X[training], self.spline_fraction, seed + 1)
+        return Split(rows.take(training[~for_spline]), validation, rows.take(training[for_spline]))
 
     def _start(
         self, problem: Problem, split: Split, coordinates: Coordinates, seed: int

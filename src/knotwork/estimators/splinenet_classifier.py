@@ -9,13 +9,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from knotwork.arrays import Floats
 from knotwork.data.sample import Sample
+from knotwork.errors import DataError
 from knotwork.estimators.inputs import read_classes, read_labels, read_training_table, read_weights
 from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.splinenet_base import Problem, SplineNetBase
@@ -31,8 +32,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     Parameters
     ----------
     hidden, start, activation, fill, spline_fraction, epochs, batch_size, learning_rate, dropout,
-    validation_fraction, patience, setback, average, device, checkpoint, random_state, n_jobs, verbose
-        As in SplineNetRegressor.
+    validation_fraction, patience, setback, average, device, checkpoint, random_state, n_jobs, verbose, validation
+        As in SplineNetRegressor. A splitter must leave training rows of every class.
     weight_decay : float, default 0.3
         As in SplineNetRegressor, but larger: labels carry less information than numbers, and overconfident logits are
         costly.
@@ -111,6 +112,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         verbose: int = 0,
         label_smoothing: float = 0.0,
         class_weight: Mapping[Any, float] | str | None = None,
+        validation: Any = None,
     ) -> None:
         super().__init__(
             hidden=hidden, start=start, activation=activation, fill=fill, max_terms=max_terms, max_degree=max_degree,
@@ -118,7 +120,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
             batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup, l1=l1,
             dropout=dropout, validation_fraction=validation_fraction, patience=patience, setback=setback,
             average=average, device=device, checkpoint=checkpoint, random_state=random_state, n_jobs=n_jobs,
-            verbose=verbose,
+            verbose=verbose, validation=validation,
         )  # fmt: skip
         self.label_smoothing = label_smoothing
         self.class_weight = class_weight
@@ -133,7 +135,17 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         if kept is not None:
             matrix, weight = matrix[kept], weight[kept]
         loss = LogLoss(1 if len(classes) == 2 else len(classes), self.label_smoothing)
-        return Problem(Sample(matrix, codes, weight), weights is not None, encoder, loss, {"classes_": classes})
+        rows = Sample(matrix, codes, weight)
+        return Problem(rows, kept, weights is not None, encoder, loss, {"classes_": classes})
+
+    def _require_trainable(self, problem: Problem, training: NDArray[np.intp]) -> None:
+        classes = problem.attributes["classes_"]
+        unseen = np.setdiff1d(np.arange(len(classes)), problem.rows.y[training])
+        if unseen.size:
+            raise DataError(
+                f"validation must leave training rows of every class, class {classes.tolist()[unseen[0]]!r} has none; "
+                f"choose another split (StratifiedShuffleSplit, say), or leave that class out"
+            )
 
     def decision_function(self, X: Any) -> Floats:
         """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""

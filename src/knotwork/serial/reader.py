@@ -26,6 +26,7 @@ from knotwork.serial.tables import (
     OPTIONAL,
     OWN_LAYERS,
     RECORDS,
+    SPLITTERS,
     class_in,
     not_as_written,
     require_keys,
@@ -90,6 +91,8 @@ class Reader:
                 return self._record(name, entries)
             case {"estimator": str(name), "parameters": dict(parameters), "state": dict(state), **rest} if not rest:
                 return self._estimator(name, parameters, state)
+            case {"splitter": str(name), "options": dict(options), **rest} if not rest:
+                return self._splitter(name, options)
             case {"device": str(name), **rest} if not rest:
                 return _device(name)
             case {"tensor": dict(array), **rest} if not rest:
@@ -145,6 +148,18 @@ class Reader:
         vars(model).update(self._entries(state))
         check_estimator(name, model)
         return model
+
+    def _splitter(self, name: str, options: Mapping[str, Any]) -> Any:
+        from sklearn import model_selection
+
+        require_known(SPLITTERS, name)
+        require_keys(options, set(SPLITTERS[name]), name)
+        try:
+            return getattr(model_selection, name)(**self._entries(options))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, DataError):
+                raise
+            raise not_as_written(f"a {name} that does not fit ({error})") from None
 
     def _tensor(self, record: Mapping[str, Any]) -> Tensor:
         import torch

@@ -80,6 +80,21 @@ LAYERS: dict[str, dict[str, str]] = {
 }
 # Layers of our own: the module that defines them, and their buffers, which the constructor takes by name.
 OWN_LAYERS = {"Scaling": ("knotwork.network.scaling", ("centre", "scale"))}
+# Splitters of sklearn.model_selection that an estimator's ``validation`` may be, and what their constructors take.
+_FOLDS = ("n_splits", "shuffle", "random_state")
+_DRAWS = ("n_splits", "test_size", "train_size", "random_state")
+SPLITTERS = {
+    "GroupKFold": _FOLDS,
+    "GroupShuffleSplit": _DRAWS,
+    "KFold": _FOLDS,
+    "LeaveOneGroupOut": (),
+    "PredefinedSplit": ("test_fold",),
+    "ShuffleSplit": _DRAWS,
+    "StratifiedGroupKFold": _FOLDS,
+    "StratifiedKFold": _FOLDS,
+    "StratifiedShuffleSplit": _DRAWS,
+    "TimeSeriesSplit": ("n_splits", "max_train_size", "test_size", "gap"),
+}
 _SHARED = ("encoder_", "n_features_in_")
 _PIECEWISE = ("pwl_", "fit_", "_flat_output", *_SHARED)
 FITTED = {

@@ -16,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.errors import DataError
-from knotwork.serial.tables import FITTED, KINDS, LAYERS, OPTIONAL, OWN_LAYERS, RECORDS, name_in
+from knotwork.serial.tables import FITTED, KINDS, LAYERS, OPTIONAL, OWN_LAYERS, RECORDS, SPLITTERS, name_in
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
+
+SPLITTERS_HOME = "sklearn.model_selection._split"
 
 
 class Writer:
@@ -84,6 +86,9 @@ class Writer:
             return self._estimator(value)
         if type(value).__module__.partition(".")[0] == "torch":
             return self._torch(value, path)
+        if (splitter := type(value).__name__) in SPLITTERS and type(value).__module__ == SPLITTERS_HOME:
+            options = {key: getattr(value, key) for key in SPLITTERS[splitter]}
+            return {"splitter": splitter, "options": self._entries(options, path)}
         raise _cannot_save(path, type(value).__name__)
 
     def _estimator(self, model: Any) -> dict[str, Any]:
