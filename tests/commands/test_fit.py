@@ -178,16 +178,7 @@ def test_numbers_may_be_taken_as_quantities_after_all(knotwork_json, write):
     assert (report["task"], report["task_because"]) == ("regression", "--task says so")
 
 
-def test_a_classifier_is_used_as_soon_as_there_is_one(knotwork_json, write, monkeypatch):
-    class MarsClassifier(kw.MarsRegressor):
-        def fit(self, X, y, sample_weight=None):
-            self.classes_, codes = np.unique(y, return_inverse=True)
-            return super().fit(X, codes.astype(float))
-
-        def predict(self, X):
-            return self.classes_[(super().predict(X) > 0.5).astype(int)]
-
-    monkeypatch.setitem(vars(kw), "MarsClassifier", MarsClassifier)
+def test_classes_are_fitted_by_a_classifier(knotwork_json, write):
     x = np.random.default_rng(0).random(200)
     path = write(pd.DataFrame({"x": x, "kind": np.where(x > 0.5, "high", "low")}))
     report = knotwork_json("fit", path, "--target", "kind")
@@ -325,3 +316,99 @@ def test_the_whole_way_in_processes_of_their_own(data, tmp_path):
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("knotwork: a table must be a CSV or Parquet file, nothing.csv does not exist")
     assert wrong.stderr.count("\n") == 1
+
+
+def classes_table(labels, rows=240):
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(2, rows)).round(4)
+    place = np.digitize(
+        x + 0.3 * rng.normal(size=rows), np.linspace(-1, 1, len(labels) - 1) if len(labels) > 2 else [0]
+    )
+    return pd.DataFrame({"x": x, "z": z, "kind": np.array(labels)[place]})
+
+
+@pytest.mark.parametrize("labels", [["no", "yes"], ["a", "b", "c"]])
+def test_classes_come_with_log_loss_and_auc(knotwork_json, knotwork, write, tmp_path, labels):
+    from sklearn.metrics import log_loss, roc_auc_score
+
+    frame = classes_table(labels)
+    path = write(frame)
+    report = knotwork_json("fit", path, "--target", "kind", "--out", tmp_path / "model")
+    model, table = kw.load(tmp_path / "model"), read_file(path)
+    rows = choose_rows(table, "kind", choose_columns(table, "kind"), False, 0.2, 0)
+    test = frame.iloc[rows.test]
+    shares = model.predict_proba(test[["x", "z"]])
+    error = report["error"]["test"]
+    assert error["log_loss"] == pytest.approx(log_loss(test["kind"], shares), rel=1e-9)
+    scores = shares[:, 1] if len(labels) == 2 else shares
+    assert error["auc"] == pytest.approx(roc_auc_score(test["kind"], scores, multi_class="ovr"), rel=1e-9)
+    known = frame["kind"].iloc[rows.train].value_counts(normalize=True)
+    assert error["log_loss_of_the_class_shares"] == pytest.approx(-np.log(known[test["kind"]]).mean(), rel=1e-9)
+    text = knotwork("fit", path, "--target", "kind").stdout
+    assert f"log-loss {error['log_loss']:.4g} (the classes' shares: " in text
+    assert f"AUC {error['auc']:.3f} on 48 held-out rows" in text
+
+
+def test_classes_that_the_held_out_rows_lack_or_training_rows_lack(knotwork_json, knotwork, write):
+    """Held out by time: one class comes last, and training never sees it; the held-out rows have nothing else."""
+    frame = classes_table(["no", "yes"]).assign(when=np.arange(240.0))
+    frame.loc[frame.index >= 192, "kind"] = "new"
+    path = write(frame)
+    error = knotwork_json("fit", path, "--target", "kind", "--time", "when")["error"]["test"]
+    assert error["accuracy"] == 0
+    assert error["auc"] is None
+    assert 30 < error["log_loss"] < 37
+    assert "AUC" not in knotwork("fit", path, "--target", "kind", "--time", "when").stdout.split("held-out rows")[0]
+
+
+@pytest.mark.parametrize("hidden", [(), ("--hidden", "16", "--epochs", "2")])
+def test_groups_are_held_out_whole(knotwork_json, write, frame, tmp_path, hidden):
+    patients = np.repeat([f"p{k:02d}" for k in range(30)], 10)
+    path = write(frame.assign(patient=patients))
+    report = knotwork_json("fit", path, "--target", "y", "--groups", "patient", "--out", tmp_path / "m", *hidden)
+    assert report["columns"]["left_out"] == {"patient": "names the groups (--include patient uses it)"}
+    assert report["notes"] == ["whole groups of 'patient' are held out, 6 of 30"]
+    assert report["rows"] == {"read": 300, "train": 240, "test": 60}
+    table = read_file(path)
+    selection = choose_columns(table, "y", groups="patient")
+    rows = choose_rows(table, "y", selection, False, 0.2, 0, groups="patient")
+    assert not set(patients[rows.train]) & set(patients[rows.test])
+    assert "patient" in choose_columns(table, "y", include=["patient"], groups="patient").features
+    if hidden:
+        model = kw.load(tmp_path / "m")
+        training, validation = next(model.validation.split(rows.train, groups=patients[rows.train]))
+        assert not set(patients[rows.train[training]]) & set(patients[rows.train[validation]])
+        X = frame.drop(columns="y").astype({"flag": float}).iloc[rows.train[validation]]
+        error = np.mean((model.spline_(model.encoder_.encode(X)) - frame["y"].iloc[X.index]) ** 2)
+        assert model.history_.validation_loss[0] == pytest.approx(error, rel=1e-9)
+
+
+@pytest.mark.parametrize("hidden", [(), ("--hidden", "16", "--epochs", "2")])
+def test_the_latest_rows_are_held_out(knotwork_json, write, frame, tmp_path, hidden):
+    when = np.random.default_rng(0).permutation(np.repeat(np.arange(60.0), 5)) ** 2
+    path = write(frame.assign(when=when))
+    report = knotwork_json("fit", path, "--target", "y", "--time", "when", "--out", tmp_path / "m", *hidden)
+    assert report["notes"] == ["the latest rows by 'when' are held out"]
+    assert "when" in report["columns"]["used"]
+    table = read_file(path)
+    rows = choose_rows(table, "y", choose_columns(table, "y", time="when"), False, 0.2, 0, time="when")
+    assert when[rows.train].max() < when[rows.test].min()
+    assert len(rows.test) == 60
+    if hidden:
+        model = kw.load(tmp_path / "m")
+        latest = rows.train[np.argsort(when[rows.train], kind="stable")][-36:]  # 15 % of 240
+        X = frame.assign(when=when).drop(columns="y").astype({"flag": float}).iloc[latest]
+        error = np.mean((model.spline_(model.encoder_.encode(X)) - frame["y"].iloc[latest]) ** 2)
+        assert model.history_.validation_loss[0] == pytest.approx(error, rel=1e-9)
+    excluded = knotwork_json("fit", path, "--target", "y", "--time", "when", "--exclude", "when", *hidden)
+    assert excluded["columns"]["left_out"] == {"when": "excluded"}
+    assert excluded["notes"] == report["notes"]
+
+
+def test_groups_and_times_that_cannot_be_used(refused, write, frame):
+    path = write(frame.assign(gap=np.where(frame.index < 4, np.nan, 1.0), key=[f"k{k}" for k in range(300)]))
+    options = ("fit", path, "--target", "y")
+    assert "by --groups or by --time, got both" in refused(*options, "--groups", "Art", "--time", "width")
+    assert "got 'y' as both" in refused(*options, "--groups", "y")
+    assert "no column 'Arten' (did you mean 'Art'?)" in refused(*options, "--groups", "Arten")
+    assert "'gap' of" in refused(*options, "--time", "gap", "--exclude", "gap")

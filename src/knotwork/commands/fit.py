@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import time
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -27,6 +27,8 @@ ESTIMATORS = {
     ("classification", False): "MarsClassifier",
     ("classification", True): "SplineNetClassifier",
 }
+# Share of a network's training rows, or of their groups, to validate on: that of SplineNet itself.
+VALIDATION = 0.15
 
 
 def fit(
@@ -49,6 +51,17 @@ def fit(
     ] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Drop rows with missing values.")] = False,
     test_size: Annotated[float, typer.Option(help="Share of the rows held out to measure the error, or 0.")] = 0.2,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="Rows with the same value here stay together: whole groups are held out, and validate a network.",
+        ),
+    ] = None,
+    time: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Hold out the latest rows by this column, and validate a network on them."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of the training.", min=0)] = 0,
     max_terms: Annotated[int | None, typer.Option(help="Maximum number of terms of the spline.", min=2)] = None,
     max_degree: Annotated[
@@ -76,9 +89,14 @@ def fit(
         raise DataError(f"--test-size must be 0 or more and less than 1, got {test_size:g}")
     if out is not None:
         require_free_folder(out, force)
-    table = read_file(data, as_text=category or (), skip=exclude or ())
-    column_selection = choose_columns(table, target, exclude or (), include or ())
-    rows = choose_rows(table, target, column_selection, drop_missing, test_size, seed)
+    if groups is not None and time is not None:
+        raise DataError("rows are held out by --groups or by --time, got both; name one column")
+    skip = [name for name in exclude or () if name not in (groups, time)]
+    table = read_file(data, as_text=category or (), skip=skip)
+    column_selection = choose_columns(table, target, exclude or (), include or (), groups=groups, time=time)
+    rows = choose_rows(table, target, column_selection, drop_missing, test_size, seed, groups=groups, time=time)
+    if widths is not None and (groups is not None or time is not None):
+        options["validation"] = _validation(len(rows.train), seed, in_time=time is not None)
     chosen, why = _task(table, target, task)
     estimator = _estimator(ESTIMATORS[chosen, widths is not None], target, why, options)
     y_train, y_test = (_target(table, target, chosen, part) for part in (rows.train, rows.test))
@@ -95,9 +113,9 @@ def fit(
     }
     del table  # the fit may need the memory
 
-    start = time.perf_counter()
-    _fit(estimator, X_train, y_train)
-    report["seconds"] = time.perf_counter() - start
+    start = perf_counter()
+    _fit(estimator, X_train, y_train, rows.groups if widths is not None else None)
+    report["seconds"] = perf_counter() - start
     report["error"] = {"train": errors(estimator, X_train, y_train, y_train, chosen)}
     if len(y_test):
         report["error"]["test"] = errors(estimator, X_test, y_test, y_train, chosen)
@@ -158,11 +176,23 @@ def _estimator(name: str, target: str, why: str, options: dict[str, Any]) -> Any
     return cls(**options)
 
 
-def _fit(estimator: Any, X: pd.DataFrame, y: Any) -> None:
+def _validation(rows: int, seed: int, in_time: bool) -> Any:
+    """Return the splitter of a network's training rows: the latest of rows in the order of time, or whole groups."""
+    from sklearn.model_selection import GroupShuffleSplit, TimeSeriesSplit
+
+    if in_time:
+        return TimeSeriesSplit(2, test_size=max(1, round(VALIDATION * rows)))
+    return GroupShuffleSplit(1, test_size=VALIDATION, random_state=seed)
+
+
+def _fit(estimator: Any, X: pd.DataFrame, y: Any, groups: NDArray[np.float64] | None) -> None:
     from sklearn.utils._param_validation import InvalidParameterError
 
     try:
-        estimator.fit(X, y)
+        if groups is None:
+            estimator.fit(X, y)
+        else:
+            estimator.fit(X, y, groups=groups)
     except InvalidParameterError as error:
         raise DataError(f"an option is out of range: {error}") from None
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from knotwork.arrays import Floats
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.printable import printable
 from knotwork.spline.model import Spline
@@ -16,14 +17,18 @@ if TYPE_CHECKING:
     from knotwork.data.column_selection import Task
 
 
-def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dict[str, float]:
+def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dict[str, float | None]:
     """Return the errors on some rows, and that of the best constant."""
     predicted = model.predict(X)
     if task == "classification":
         values, counts = np.unique(y_train, return_counts=True)
+        shares = model.predict_proba(X)
         return {
             "accuracy": float(np.mean(predicted == y)),
             "accuracy_of_the_commonest_class": float(np.mean(y == values[counts.argmax()])),
+            "log_loss": _log_loss(y, model.classes_, shares),
+            "log_loss_of_the_class_shares": _log_loss(y, values, np.tile(counts / counts.sum(), (len(y), 1))),
+            "auc": _auc(y, model.classes_, shares),
         }
     rmse = float(np.sqrt(np.mean((predicted - y) ** 2)))
     constant = float(np.sqrt(np.mean((y_train.mean() - y) ** 2)))
@@ -33,6 +38,27 @@ def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dic
         "r2": 1 - (rmse / constant) ** 2 if constant > 0 else 0.0,
         "rmse_of_the_mean": constant,
     }
+
+
+def _log_loss(y: Any, classes: Any, shares: Floats) -> float:
+    """Return the mean of −log of the probability of each row's class; at most 36, also for a class never trained on."""
+    found = np.where(np.asarray(y)[:, None] == np.asarray(classes), shares, 0.0).sum(axis=1)
+    return float(-np.log(np.maximum(found, np.finfo(float).eps)).mean())
+
+
+def _auc(y: Any, classes: Any, shares: Floats) -> float | None:
+    """Return the area under the ROC curve of the second of two classes; the mean over classes if there are more.
+
+    Classes that these rows lack, or that all of them have, do not count; None if none is left.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    found = []
+    for k, name in enumerate(classes):
+        is_it = np.asarray(y) == name
+        if is_it.any() and not is_it.all() and (k == 1 or len(classes) > 2):
+            found.append(roc_auc_score(is_it, shares[:, k]))
+    return float(np.mean(found)) if found else None
 
 
 def describe(model: Any, target: str) -> dict[str, Any]:
@@ -120,7 +146,11 @@ def print_report(report: dict[str, Any]) -> None:
 def _error_words(error: dict[str, float]) -> str:
     if "accuracy" in error:
         majority = error["accuracy_of_the_commonest_class"]
-        return f"{100 * error['accuracy']:.1f} % right (the majority class: {100 * majority:.1f} %)"
+        auc = "" if error["auc"] is None else f", AUC {error['auc']:.3f}"
+        return (
+            f"{100 * error['accuracy']:.1f} % right (the majority class: {100 * majority:.1f} %), log-loss "
+            f"{error['log_loss']:.4g} (the classes' shares: {error['log_loss_of_the_class_shares']:.4g}){auc}"
+        )
     return (
         f"RMSE {error['rmse']:.4g} (guessing the mean: {error['rmse_of_the_mean']:.4g}), "
         f"mean absolute {error['mae']:.4g}, R² {error['r2']:.3f}"

@@ -20,17 +20,33 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a table by what they serve for, as numbers; ``notes`` says which were dropped."""
+    """The rows of a table by what they serve for, as numbers; ``notes`` says which were dropped.
+
+    groups : a code for each training row if rows are held out by groups
+    """
 
     train: NDArray[np.intp]
     test: NDArray[np.intp]
     notes: tuple[str, ...] = ()
+    groups: NDArray[np.float64] | None = None
 
 
 def choose_rows(
-    table: Table, target: str, column_selection: ColumnSelection, drop_missing: bool, test_size: float, seed: int
+    table: Table,
+    target: str,
+    column_selection: ColumnSelection,
+    drop_missing: bool,
+    test_size: float,
+    seed: int,
+    *,
+    groups: str | None = None,
+    time: str | None = None,
 ) -> Rows:
-    """Drop rows without a target, refuse (or drop) those with missing features, and hold a part out."""
+    """Drop rows without a target, refuse (or drop) those with missing features, and hold a part out.
+
+    Whole groups are held out if a column names them, the latest rows if a column says when; training rows are then in
+    the order of time.
+    """
     notes = []
     kept = ~table.missing(target)
     if not kept.all():
@@ -50,13 +66,56 @@ def choose_rows(
             f"a fit needs at least 2 rows with a target and all features, {table.path} has {len(rows)}; "
             f"add rows or leave columns out with --exclude"
         )
+    codes = None
+    if groups is not None:
+        codes = _codes(table, groups, rows, "--groups")
+    elif time is not None:
+        times = _codes(table, time, rows, "--time")
+        order = np.argsort(times, kind="stable")
+        rows, times = rows[order], times[order]
     if test_size == 0:
-        return Rows(rows, rows[:0], tuple(notes))
-    held = _held_out(table, column_selection.features, rows, test_size, seed)
+        return Rows(rows, rows[:0], tuple(notes), codes)
+    if codes is not None:
+        held = held_out(codes[:, None], test_size, seed)
+        notes.append(
+            f"whole groups of {groups!r} are held out, {np.unique(codes[held]).size} of {np.unique(codes).size}"
+        )
+    elif time is not None:
+        held = _latest(times, test_size)
+        notes.append(f"the latest rows by {time!r} are held out")
+    else:
+        held = _held_out(table, column_selection.features, rows, test_size, seed)
     if len(rows) - held.sum() < 2 or not held.any():
         notes.append("too few different rows to hold any out: the error is that of the training rows")
-        return Rows(rows, rows[:0], tuple(notes))
-    return Rows(rows[~held], rows[held], tuple(notes))
+        return Rows(rows, rows[:0], tuple(notes), codes)
+    return Rows(rows[~held], rows[held], tuple(notes), None if codes is None else codes[~held])
+
+
+def _codes(table: Table, name: str, rows: NDArray[np.intp], option: str) -> NDArray[np.float64]:
+    """Return a column as numbers: equal where its values are, and in their order."""
+    values = table.columns.get(name)
+    if values is None:
+        raise DataError(
+            f"{option} takes a column of numbers or of few texts, {name!r} of {table.path} holds "
+            f"{'dates' if table.kinds[name] == 'date' else 'too many texts'}; turn it into numbers first"
+        )
+    gaps = table.missing(name)[rows]
+    if gaps.any():
+        raise DataError(
+            f"{option} takes a column without missing values, {name!r} of {table.path} has {gaps.sum()} of them; fill "
+            f"them in before"
+        )
+    if isinstance(values, np.ndarray):
+        return values[rows]
+    ranks = np.argsort(np.argsort(np.asarray(values.categories, dtype=str)))
+    return ranks[values.codes[rows]].astype(np.float64)
+
+
+def _latest(times: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
+    """Mark about this share of the rows, the latest; rows of one time stay together."""
+    first = np.sort(times)[-max(1, round(share * len(times)))]
+    held = times >= first
+    return times > first if held.all() else held
 
 
 def missing_values(path: Path, gaps: dict[str, int], remedy: str) -> DataError:

@@ -36,14 +36,24 @@ class ColumnSelection:
 
 
 def choose_columns(
-    table: Table, target: str, exclude: Sequence[str] = (), include: Sequence[str] = ()
+    table: Table,
+    target: str,
+    exclude: Sequence[str] = (),
+    include: Sequence[str] = (),
+    *,
+    groups: str | None = None,
+    time: str | None = None,
 ) -> ColumnSelection:
     """Choose the features: all columns but the target, those excluded, and those that tell a model nothing.
 
-    A column that looks like an identifier is left out, unless it is included by name or is the only one there is.
+    A column that looks like an identifier is left out, unless it is included by name or is the only one there is. So is
+    the one that names groups of rows, unless it is included; the one that says when a row is from is a feature.
     """
     names = tuple(table.kinds)
-    require_columns([target, *exclude, *include], names, table.path)
+    split_by = [name for name in (groups, time) if name is not None]
+    require_columns([target, *exclude, *include, *split_by], names, table.path)
+    if target in split_by:
+        raise DataError(f"the target cannot say which rows to hold out, got {target!r} as both; name another column")
     if target in exclude or target in include:
         raise DataError(
             f"the target cannot be a feature, got {target!r} as both; name other columns in --exclude, --include"
@@ -58,6 +68,8 @@ def choose_columns(
     if both:
         raise DataError(f"a column is either included or excluded, {both[0]!r} is both; name it once")
     left_out = dict.fromkeys(exclude, "excluded")
+    if groups is not None and groups not in include:
+        left_out.setdefault(groups, f"names the groups (--include {shown(groups)} uses it)")
     identifiers = {}
     for name in names:
         if name == target or name in left_out:
