@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -80,6 +81,7 @@ TABLES = {
 GAPS = {"none": (0.0, False), "5 %": (0.05, False), "20 %": (0.20, False), "20 % not at random": (0.20, True)}
 
 
+@lru_cache
 def load(name: str) -> tuple[pd.DataFrame, pd.Series]:
     """Return the features as they are and the response without gaps, rows in the wheel's order."""
     try:
@@ -147,8 +149,8 @@ def dates_as_numbers(X: pd.DataFrame) -> pd.DataFrame:
             parts[name] = column
             continue
         parts[f"{name} days"] = (column - pd.Timestamp("1970-01-01")) / pd.Timedelta(days=1)
-        parts[f"{name} day of year"] = column.dt.dayofyear.astype(float)
-        parts[f"{name} weekday"] = column.dt.dayofweek.astype(float)
+        parts[f"{name} day of year"] = column.dt.day_of_year.astype(float)
+        parts[f"{name} weekday"] = column.dt.day_of_week.astype(float)
         if (column.dt.hour.fillna(0) != 0).any():
             parts[f"{name} hour"] = column.dt.hour.astype(float)
     return pd.DataFrame(parts)
