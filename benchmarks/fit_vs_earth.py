@@ -25,7 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 import knotwork as kw
-from knotwork.data.table import learn_encoder
+from knotwork.data.learn import learn_encoder
 
 HERE = Path(__file__).parent
 console = Console(width=120)

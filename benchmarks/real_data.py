@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 import knotwork as kw
-from knotwork.data.table import learn_encoder
+from knotwork.data.learn import learn_encoder
 
 # name -> file in the wheel; the last column is the response unless _response says otherwise.
 FILES = {

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from torch import nn
 
 import knotwork as kw
-from knotwork.data.table import Column, TableEncoder
+from knotwork.data.columns.levels import Levels
+from knotwork.data.columns.number import Number
+from knotwork.data.table import TableEncoder
 from knotwork.errors import DataError, NetworkError
 from knotwork.io import load, save
 from knotwork.network.activations import NAMES
@@ -364,7 +366,7 @@ def test_categories_keep_their_kind_and_set_output_its_choice(mars, abalone, tmp
     assert again.encoder_ == model.encoder_
     assert_same(again.predict(X), model.predict(X))
     assert isinstance(again.transform(X), pd.DataFrame)
-    mixed = TableEncoder((Column("a", (1, "1", True, 2.5)), Column("b")))
+    mixed = TableEncoder((Levels("a", (1, "1", True, 2.5)), Number("b")))
     assert_same(reader.Reader({}).value(writer.Writer().value(mixed, "")), mixed)
 
 

@@ -39,6 +39,14 @@ class CategoryWarning(UserWarning):
     """A category at prediction time that the training table did not contain."""
 
 
+class MissingWarning(UserWarning):
+    """A gap at prediction time in a column that had none in training."""
+
+
+class ColumnWarning(UserWarning):
+    """A column that is not used as it stands: left out, or read as something else than its type says."""
+
+
 class WeightWarning(UserWarning):
     """Sample weights whose sum makes GCV believe in far fewer observations than there are rows."""
 

@@ -30,6 +30,10 @@ from torch import nn
 from knotwork import __version__
 from knotwork.arrays import Floats
 from knotwork.atomic import atomic_file
+from knotwork.data.columns.kinds import Column
+from knotwork.data.columns.levels import Levels
+from knotwork.data.columns.number import Number
+from knotwork.data.columns.skipped import Skipped
 from knotwork.errors import MissingPackage, NetworkError, ScaleWarning
 from knotwork.network.chain import Chain, build
 from knotwork.network.compile.convert import model_chain, resolve_network
@@ -187,14 +191,23 @@ def _about(parts: Resolved, model: Any) -> dict[str, Any]:
     if parts.encoder is not None:
         about["feature_names"] = list(parts.encoder.feature_names)
         if parts.estimator is not None or parts.network is not None:
-            about["columns"] = [_column(c.name, c.categories) for c in parts.encoder.columns]
+            about["columns"] = [_column(column) for column in parts.encoder.columns]
     if parts.classes is not None:
         about["classes"] = [str(name) for name in parts.classes]
     return about
 
 
-def _column(name: str, categories: tuple[Any, ...] | None) -> dict[str, Any]:
-    return {"name": name} if categories is None else {"name": name, "categories": [str(c) for c in categories]}
+def _column(column: Column) -> dict[str, Any]:
+    """Say how a column becomes features."""
+    about: dict[str, Any] = {"name": column.name}
+    match column:
+        case Levels():
+            about["categories"] = [str(c) for c in column.categories]
+        case Number(indicator=True):
+            about["fill"] = column.fill
+        case Skipped():
+            about["categories"] = []
+    return about
 
 
 def _activate(module: nn.Module, values: Floats) -> Floats:

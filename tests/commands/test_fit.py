@@ -119,11 +119,12 @@ def test_a_target_without_any_value(refused, write, frame):
     assert "has 0" in refused("fit", write(frame.assign(y=None)), "--target", "y")
 
 
-def test_missing_features_are_refused_by_name_or_dropped(refused, knotwork_json, write, frame):
+def test_missing_features_are_values_of_their_own_or_dropped(knotwork_json, write, frame):
     path = write(frame.assign(width=frame["width"].mask(frame.index < 3), Art=frame["Art"].mask(frame.index == 9)))
-    sentence = refused("fit", path, "--target", "y")
-    assert "'width' (3 rows), 'Art' (1 rows)" in sentence
-    assert "--drop-missing" in sentence
+    report = knotwork_json("fit", path, "--target", "y")
+    assert report["notes"] == ["missing values are values of their own: 'width' (3 rows), 'Art' (1 rows)"]
+    assert {"width is missing", "Art is missing"} <= set(report["model"]["features"])
+    assert report["rows"]["train"] + report["rows"]["test"] == 300
     report = knotwork_json("fit", path, "--target", "y", "--drop-missing")
     assert report["notes"] == ["4 rows with missing values in 'width', 'Art' were dropped"]
     assert report["rows"]["train"] + report["rows"]["test"] == 296

@@ -64,8 +64,6 @@ def test_refusals(refused, spline_model, data, frame, tmp_path):
     frame.rename(columns={"width": "Widht", "Art": "nothing alike"}).to_csv(new, index=False)
     sentence = refused("predict", spline_model, new)
     assert "no column 'width' (did you mean 'Widht'?), 'Art'" in sentence
-    frame.assign(width=frame["width"].mask(frame.index == 4)).to_csv(new, index=False)
-    assert "'width' (1 rows)" in refused("predict", spline_model, new)
     frame.assign(width=frame["width"].astype(str).where(frame.index != 4, "wide")).to_csv(new, index=False)
     assert "column 'width' must hold numbers, line 6 of" in refused("predict", spline_model, new)
     assert "is not; check the path" in refused("predict", tmp_path, new)
@@ -84,6 +82,15 @@ def test_a_new_category_is_a_note_on_stderr(knotwork, spline_model, frame, tmp_p
     assert json.loads(result.stdout)["rows"] == 300
     assert result.stderr.startswith("note: column 'Art' has categories that training did not see ('new')")
     assert result.stderr.count("\n") == 1
+
+
+def test_a_gap_that_training_did_not_have_is_a_note_on_stderr(knotwork, spline_model, frame, tmp_path):
+    frame.assign(width=frame["width"].mask(frame.index == 4)).to_csv(tmp_path / "new.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = knotwork("predict", spline_model, tmp_path / "new.csv", "--json")
+    assert json.loads(result.stdout)["rows"] == 300
+    assert result.stderr.startswith("note: columns that had no missing values in training have some now ('width')")
 
 
 def test_models_saved_from_python(knotwork_json, refused, frame, data, tmp_path):

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 import knotwork as kw
-from knotwork.data.table import learn_encoder
+from knotwork.data.learn import learn_encoder
 from knotwork.errors import CategoryWarning, DataError
 
 COLUMNS = {
@@ -72,7 +72,7 @@ def test_unseen_categories_count_as_none_and_are_named():
         (pl.DataFrame({"a": [1, None, 3]}), "column 'a' contains NaN"),
         (
             pl.DataFrame({"a": ["x", None, "y"]}),
-            "column 'a' has 1 of them; drop those rows, or give the gap a category",
+            "column 'a' has 1 of them; drop those rows, give the gap a category",
         ),
         (pd.DataFrame({"a": ["x", 1, 2.5]}), "column 'a' mixes float and int and str; convert it to text"),
         (
@@ -83,7 +83,7 @@ def test_unseen_categories_count_as_none_and_are_named():
 )
 def test_what_cannot_be_encoded_is_named(frame, message):
     with pytest.raises(DataError, match=message):
-        learn_encoder(frame).encode(frame)
+        learn_encoder(frame, missing="error").encode(frame)
 
 
 def test_a_column_that_changes_its_kind_is_named():

@@ -122,7 +122,7 @@ def test_odd_tables(model):
     np.testing.assert_allclose(same.predict(np.ones((1, 2))), 4.0)
     before = model.predict(np.ones((1, 2)))
     with pytest.raises(ValueError, match="contains NaN"):
-        model.fit(pd.DataFrame({"a": [1.0, np.nan, 2.0]}), [1.0, 2.0, 3.0])
+        model.set_params(missing="error").fit(pd.DataFrame({"a": [1.0, np.nan, 2.0]}), [1.0, 2.0, 3.0])
     assert np.array_equal(model.predict(np.ones((1, 2))), before)
 
 

@@ -177,8 +177,10 @@ def test_parameters_out_of_range_are_refused(data, parameters, message):
 
 def test_missing_values_are_refused_with_advice(data):
     X, y = data
-    with pytest.raises(ValueError, match=r"column 'a' contains NaN.*SimpleImputer"):
-        kw.SplineNetRegressor().fit(pd.DataFrame({"a": np.where(X[:, 0] > 1, np.nan, X[:, 0]), "b": X[:, 1]}), y)
+    with pytest.raises(ValueError, match=r"column 'a' contains NaN.*SimpleImputer or fit with missing='indicator'"):
+        kw.SplineNetRegressor(missing="error").fit(
+            pd.DataFrame({"a": np.where(X[:, 0] > 1, np.nan, X[:, 0]), "b": X[:, 1]}), y
+        )
 
 
 @pytest.mark.parametrize("interacts", [False, True])

@@ -147,9 +147,9 @@ def test_codes_and_back():
     X, y = kw.datasets.load_abalone()
     encoder = kw.MarsRegressor().fit(X, y).encoder_
     matrix = encoder.encode(X)
-    np.testing.assert_array_equal(matrix_of(encoder, codes_of(encoder, matrix)), matrix)
+    np.testing.assert_array_equal(matrix_of(encoder.parts, codes_of(encoder.parts, matrix)), matrix)
     nobody = np.zeros((1, 10))  # a category never seen has no indicator
-    np.testing.assert_array_equal(matrix_of(encoder, codes_of(encoder, nobody)), nobody)
+    np.testing.assert_array_equal(matrix_of(encoder.parts, codes_of(encoder.parts, nobody)), nobody)
 
 
 def test_knots_rows_carry_the_value(abalone):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from knotwork.data.datasets import load_abalone, load_wine_quality
-from knotwork.data.table import learn_encoder
+from knotwork.data.learn import learn_encoder
 
 
 @dataclass(frozen=True)

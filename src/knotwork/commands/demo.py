@@ -139,6 +139,8 @@ def describe(model: MarsRegressor, X: Any, columns: int = 3) -> list[str]:
     """
     import numpy as np
 
+    from knotwork.data.columns.levels import Levels
+
     matrix = np.asarray(model.encoder_.encode(X))
     source = np.array(model.encoder_.source)
     shares = model.feature_importances_
@@ -147,7 +149,7 @@ def describe(model: MarsRegressor, X: Any, columns: int = 3) -> list[str]:
         name = model.encoder_.columns[k].name
         encoded = np.flatnonzero(source == k)
         lead = f"{name} {'matters most' if rank == 0 else 'comes next'} ({shares[k]:.0%})"
-        tell = _between_categories if model.encoder_.columns[k].categories is not None else _along
+        tell = _between_categories if isinstance(model.encoder_.columns[k], Levels) else _along
         sentences.append(f"{lead}: {tell(model, matrix, encoded)}")
     sentences.append(
         "Each effect is that of one column with the others held fixed, though in nature they grow together."

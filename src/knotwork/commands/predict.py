@@ -35,7 +35,6 @@ def predict(
     import numpy as np
 
     import knotwork as kw
-    from knotwork.commands.rows import missing_values
     from knotwork.data.files import read_file
     from knotwork.network.resolve import resolve
 
@@ -46,10 +45,6 @@ def predict(
     fitted = resolve(kw.load(model))
     columns = columns_of(fitted, model)
     table = read_file(data, columns=columns)
-    gaps = {name: int(table.missing(name).sum()) for name in columns}
-    gaps = {name: count for name, count in gaps.items() if count}
-    if gaps:
-        raise missing_values(data, gaps, "drop those rows")
     frame = table.frame(tuple(columns), np.arange(table.rows))
     del table
     predictions = _predictions(fitted, frame)
@@ -69,11 +64,13 @@ def predict(
 
 def columns_of(parts: Resolved, path: Path) -> dict[str, Kind]:
     """Return the columns that a model takes and what they must hold."""
+    from knotwork.data.columns.levels import Levels
+
     if parts.encoder is None or (parts.estimator is None and parts.spline is None):
         raise DataError(
             f"a table is predicted by a Spline or an estimator, {path} holds a {parts.kind}; save the estimator instead"
         )
-    return {c.name: "number" if c.categories is None else "text" for c in parts.encoder.columns}
+    return {c.name: "text" if isinstance(c, Levels) else "number" for c in parts.encoder.columns}
 
 
 def _predictions(parts: Resolved, frame: pd.DataFrame) -> pd.DataFrame:

@@ -49,7 +49,6 @@ def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple
     import numpy as np
 
     from knotwork.commands.predict import columns_of
-    from knotwork.commands.rows import missing_values
     from knotwork.data.files import read_file
     from knotwork.data.names import require_columns
     from knotwork.network.resolve import resolve
@@ -63,9 +62,8 @@ def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple
     if target is not None and target not in others:
         raise DataError(f"--target must name a column of {data} that the model does not use, got {target!r}")
     wanted = [*columns] if target is None else [*columns, target]
-    gaps = {name: int(table.missing(name).sum()) for name in wanted}
-    gaps = {name: count for name, count in gaps.items() if count}
+    gaps = 0 if target is None else int(table.missing(target).sum())
     if gaps:
-        raise missing_values(data, gaps, "drop those rows")
+        raise DataError(f"the target must have no missing values, {target!r} of {data} has {gaps}; drop those rows")
     frame = table.frame(tuple(wanted), np.arange(table.rows))
     return frame[list(columns)], None if target is None else frame[target]

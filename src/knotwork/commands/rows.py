@@ -1,10 +1,9 @@
-"""Which rows of a table a fit uses: those with a target and all features, less a part held out to measure the error."""
+"""Which rows of a table a fit uses: those with a target, less a part held out to measure the error."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -42,7 +41,7 @@ def choose_rows(
     groups: str | None = None,
     time: str | None = None,
 ) -> Rows:
-    """Drop rows without a target, refuse (or drop) those with missing features, and hold a part out.
+    """Drop rows without a target, and those with missing features if asked to; hold a part out.
 
     Whole groups are held out if a column names them, the latest rows if a column says when; training rows are then in
     the order of time.
@@ -51,21 +50,19 @@ def choose_rows(
     kept = ~table.missing(target)
     if not kept.all():
         notes.append(f"{table.rows - kept.sum()} of {table.rows} rows have no {target!r} and were dropped")
-    gaps = {name: int((table.missing(name) & kept).sum()) for name in column_selection.features}
-    gaps = {name: count for name, count in gaps.items() if count}
-    if gaps and not drop_missing:
-        raise missing_values(table.path, gaps, "drop those rows with --drop-missing, leave the columns out (--exclude)")
+    counts = {name: int((table.missing(name) & kept).sum()) for name in column_selection.features}
+    gaps = {name: count for name, count in counts.items() if count}
     before = kept.sum()
-    for name in gaps:
+    for name in gaps if drop_missing else ():
         kept &= ~table.missing(name)
-    if gaps:
+    if gaps and drop_missing:
         notes.append(f"{before - kept.sum()} rows with missing values in {', '.join(map(repr, gaps))} were dropped")
+    elif gaps:
+        shown = ", ".join(f"{name!r} ({count} rows)" for name, count in gaps.items())
+        notes.append(f"missing values are values of their own: {shown}")
     rows = np.flatnonzero(kept)
     if len(rows) < 2:
-        raise DataError(
-            f"a fit needs at least 2 rows with a target and all features, {table.path} has {len(rows)}; "
-            f"add rows or leave columns out with --exclude"
-        )
+        raise DataError(f"a fit needs at least 2 rows with a target, {table.path} has {len(rows)}; add rows")
     codes = None
     if groups is not None:
         codes = _codes(table, groups, rows, "--groups")
@@ -116,14 +113,6 @@ def _latest(times: NDArray[np.float64], share: float) -> NDArray[np.bool_]:
     first = np.sort(times)[-max(1, round(share * len(times)))]
     held = times >= first
     return times > first if held.all() else held
-
-
-def missing_values(path: Path, gaps: dict[str, int], remedy: str) -> DataError:
-    """Return the error for features with gaps: their names and counts, and what to do."""
-    counts = ", ".join(f"{name!r} ({count} rows)" for name, count in gaps.items())
-    return DataError(
-        f"features must have no missing values, {path} has some in {counts}; {remedy} or fill them in before"
-    )
 
 
 def _held_out(

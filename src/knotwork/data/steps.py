@@ -7,7 +7,7 @@ one reader of scikit-learn's scalers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.data.table import Column, TableEncoder
+from knotwork.data.columns.kinds import Column
+from knotwork.data.columns.levels import Levels
+from knotwork.data.columns.number import Number
+from knotwork.data.columns.skipped import Skipped
+from knotwork.data.table import TableEncoder
 from knotwork.errors import DataError
 
 ZERO, ONE = np.longdouble(0), np.longdouble(1)
@@ -85,13 +89,13 @@ def known_scaler(step: Any) -> Affine | None:
 
 @dataclass(frozen=True)
 class _Value:
-    """One column as it goes through the steps: a column of the table, or the indicator of one of its categories.
+    """One column as it goes through the steps: a column of the table, or one of the features that it is made into.
 
     Numbers of several steps are joined in extended precision: far from zero, offsets nearly cancel.
     """
 
     column: int
-    category: int | None = None
+    feature: int | None = None
     centre: np.longdouble = ZERO
     factor: np.longdouble = ONE
     offset: np.longdouble = ZERO
@@ -99,7 +103,7 @@ class _Value:
     @property
     def untouched(self) -> bool:
         """Whether this is the column of the table as it came."""
-        return self.category is None and self.centre == 0 and self.factor == 1 and self.offset == 0
+        return self.feature is None and self.centre == 0 and self.factor == 1 and self.offset == 0
 
     def through(self, centre: float, factor: float, offset: float) -> _Value:
         """Return what an affine step makes of it."""
@@ -117,20 +121,23 @@ class _Value:
 
 
 class _Table:
-    """The table that goes into the steps; collects the categories that they find in its columns."""
+    """The table that goes into the steps; collects how they encode those of its columns that are no numbers."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        self.categories: dict[int, tuple[Any, ...]] = {}
+        self.columns: dict[int, Column] = {}
 
-    def learn(self, column: int, categories: Iterable[Any]) -> None:
-        """Remember a column's categories."""
-        found = tuple(categories)
-        if self.categories.setdefault(column, found) != found:
+    def learn(self, place: int, column: Column) -> list[_Value]:
+        """Remember how a column is encoded; return its features."""
+        column = replace(column, name=self.names[place])
+        known = self.columns.setdefault(place, column)
+        if known != column:
             raise DataError(
-                f"a column must have the same categories wherever a pipeline reads it, column {self.names[column]!r} "
-                f"has {len(self.categories[column])} in one place and {len(found)} in another; encode it once"
+                f"a column must have the same categories wherever a pipeline reads it, column {self.names[place]!r} "
+                f"has {len(known.feature_names)} in one place and {len(column.feature_names)} in another; encode it "
+                f"once"
             )
+        return [_Value(place, k) for k in range(len(column.feature_names))]
 
 
 def read_steps(steps: Sequence[tuple[str, Any]], inner: TableEncoder) -> tuple[TableEncoder, Inputs]:
@@ -149,7 +156,7 @@ def read_steps(steps: Sequence[tuple[str, Any]], inner: TableEncoder) -> tuple[T
     --------
     >>> from sklearn.preprocessing import StandardScaler
     >>> scaler = StandardScaler().fit([[1.0], [3.0]])
-    >>> encoder, inputs = read_steps([("scale", scaler)], TableEncoder((Column("x0"),)))
+    >>> encoder, inputs = read_steps([("scale", scaler)], TableEncoder((Number("x0"),)))
     >>> encoder.feature_names, inputs.affine.centre, inputs.affine.factor
     (('x0',), array([2.]), array([1.]))
     """
@@ -159,35 +166,48 @@ def read_steps(steps: Sequence[tuple[str, Any]], inner: TableEncoder) -> tuple[T
     for name, step in steps:
         values = _after(name, step, values, table)
     features: list[_Value] = []
+    numbers: dict[int, Number] = {}
     for value, column in zip(values, inner.columns, strict=True):
-        if column.categories is None:
+        if isinstance(column, Number) and value.feature is not None:
             features.append(value)
-            continue
-        if not value.untouched:
+        elif isinstance(column, Number):
+            features += _numbers(value, column, numbers)
+        elif value.untouched:
+            features += table.learn(value.column, column)
+        else:
             raise DataError(
                 f"text must reach the model as it is or one-hot encoded, column {table.names[value.column]!r} does not"
             )
-        table.learn(value.column, column.categories)
-        features += [_Value(value.column, k) for k in range(len(column.categories))]
-    return _encoder_and_inputs(table, features)
+    return _encoder_and_inputs(table, numbers, features, inner.missing)
 
 
-def _encoder_and_inputs(table: _Table, features: list[_Value]) -> tuple[TableEncoder, Inputs]:
-    numbers = {value.column for value in features if value.category is None}
-    both = sorted(numbers & set(table.categories))
+def _numbers(value: _Value, column: Number, numbers: dict[int, Number]) -> list[_Value]:
+    """Remember a column of numbers, its fill in the table's own unit of measurement; return its features."""
+    centre, factor, offset = value.numbers
+    fill = None if column.fill is None else centre + (column.fill - offset) / factor
+    known = numbers.setdefault(value.column, Number("", fill, column.indicator))
+    if column.indicator and not known.indicator:
+        numbers[value.column] = Number("", fill, True)
+    return [value, _Value(value.column, 1)] if column.indicator else [value]
+
+
+def _encoder_and_inputs(
+    table: _Table, numbers: dict[int, Number], features: list[_Value], missing: str
+) -> tuple[TableEncoder, Inputs]:
+    both = sorted(set(numbers) & set(table.columns))
     if both:
         raise DataError(
             f"a column must enter as a number or by its categories, column {table.names[both[0]]!r} enters as both; "
             f"give the table a second column with its values"
         )
-    # A column that no feature comes from is skipped: it has no categories to be one of.
-    columns = [
-        Column(name, None if k in numbers else table.categories.get(k, ())) for k, name in enumerate(table.names)
+    columns: list[Column] = [
+        replace(numbers[k], name=name) if k in numbers else table.columns.get(k, Skipped(name))
+        for k, name in enumerate(table.names)
     ]
     starts = np.cumsum([0, *(len(column.feature_names) for column in columns)])
-    place = np.array([starts[v.column] + (v.category or 0) for v in features], dtype=np.intp)
+    place = np.array([starts[v.column] + (v.feature or 0) for v in features], dtype=np.intp)
     centre, factor, offset = np.array([v.numbers for v in features]).reshape(-1, 3).T
-    return TableEncoder(tuple(columns)), Inputs(place, Affine(centre, factor, offset), int(starts[-1]))
+    return TableEncoder(tuple(columns), missing), Inputs(place, Affine(centre, factor, offset), int(starts[-1]))
 
 
 def _after(name: str, step: Any, values: list[_Value], table: _Table) -> list[_Value]:
@@ -243,8 +263,8 @@ def _one_hot(name: str, step: Any, values: list[_Value], table: _Table) -> list[
         listed = categories.tolist()
         if any(category is None or category != category for category in listed):
             raise refused_step(name, step, f"with a category for missing values in {table.names[value.column]!r}")
-        table.learn(value.column, listed)
-        found += [_Value(value.column, k) for k in range(len(listed)) if k != drop]
+        indicators = table.learn(value.column, Levels(table.names[value.column], tuple(listed)))
+        found += [indicator for k, indicator in enumerate(indicators) if k != drop]
     return found
 
 

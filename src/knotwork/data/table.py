@@ -1,15 +1,16 @@
 """From any table to finite numbers: an encoder remembers how, so that prediction sees what training saw.
 
-Numbers and booleans pass through. Text and categories become one indicator column per category, named
-``column=category``; a category that the training table did not contain gets zeros in all of them, with a warning.
+Numbers and booleans pass through; a gap in them is filled, and a second feature says so if training had gaps. Text and
+categories become one indicator column per category, named ``column=category``. What each kind of column does is in
+:mod:`knotwork.data.columns`; how the kinds are found is in :mod:`knotwork.data.learn`.
 Frames of any library come in through narwhals; arrays are already checked by scikit-learn.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import narwhals as nw
@@ -17,35 +18,23 @@ import numpy as np
 from narwhals.exceptions import NarwhalsError
 
 from knotwork.arrays import Floats, read_numbers
-from knotwork.errors import CategoryWarning, DataError
-
-# How many offending values or rows a message lists.
-SHOWN = 5
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column of the user's table: numeric if ``categories`` is None, else encoded as indicators of them.
-
-    A column without any categories, ``()``, is skipped.
-    """
-
-    name: str
-    categories: tuple[Any, ...] | None = None
-
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the encoded columns."""
-        if self.categories is None:
-            return (self.name,)
-        return tuple(f"{self.name}={category}" for category in self.categories)
+from knotwork.data.columns.kinds import Column
+from knotwork.data.columns.levels import Levels
+from knotwork.data.columns.number import Number
+from knotwork.data.columns.part import Part
+from knotwork.data.columns.series import SHOWN, floats, listing
+from knotwork.errors import CategoryWarning, DataError, MissingWarning
 
 
 @dataclass(frozen=True)
 class TableEncoder:
-    """How a table becomes a matrix: its columns in order."""
+    """How a table becomes a matrix: its columns in order.
+
+    missing : "indicator" fills gaps, "error" refuses them
+    """
 
     columns: tuple[Column, ...]
+    missing: str = "error"
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -57,24 +46,72 @@ class TableEncoder:
         """Which column of the table each encoded column comes from."""
         return tuple(k for k, column in enumerate(self.columns) for _ in column.feature_names)
 
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """What people move and read, in the order of the matrix."""
+        return tuple(part for column in self.columns for part in column.parts)
+
     def encode(self, X: Any) -> Floats:
-        """Encode a frame, its columns found by name, or an array (N, columns); refuse what is not finite."""
+        """Encode a frame, its columns found by name, or an array (N, columns).
+
+        Infinities are refused, and so are gaps if ``missing`` is "error". Gaps and categories that training did not
+        see are filled, with a warning.
+        """
+        X = unmasked(X)
         frame = self._in_order(as_frame(X))
-        if frame is None and any(column.categories is not None for column in self.columns):
+        plain = all(isinstance(column, Number) and not column.indicator for column in self.columns)
+        if frame is None and not all(isinstance(column, Number) for column in self.columns):
             frame = self._as_table(X)
-        if frame is None:
-            matrix = X if getattr(getattr(X, "dtype", None), "kind", "O") in "biuf" else read_numbers(X, "X")
-        elif all(column.categories is None for column in self.columns):
-            matrix = _numeric_matrix(frame)
+        if frame is not None:
+            matrix = numeric_matrix(frame) if plain else self._write(frame.iter_columns(), len(frame))
         else:
-            # Column by column into place: no second copy of the table.
-            matrix = np.empty((len(self.feature_names), len(frame))).T
-            position = 0
-            for how, column in zip(self.columns, frame.iter_columns(), strict=True):
-                width = len(how.feature_names)
-                _encode_column(column, how, matrix[:, position : position + width])
-                position += width
+            array = X if getattr(getattr(X, "dtype", None), "kind", "O") in "biuf" else read_numbers(X, "X")
+            matrix = array if plain else self._write(array.T, len(array))
+        if plain and not all_finite(matrix) and self.missing != "error":
+            matrix = self._write(matrix.T, len(matrix))
         require_finite(matrix, self.feature_names)
+        return matrix
+
+    def with_means(self, means: Floats) -> TableEncoder:
+        """Return the encoder that fills gaps in numbers which had none in training by their means, (features,)."""
+        if self.missing == "error":
+            return self
+        columns: list[Column] = []
+        position = 0
+        for column in self.columns:
+            if isinstance(column, Number) and not column.indicator:
+                column = replace(column, fill=float(means[position]))
+            columns.append(column)
+            position += len(column.feature_names)
+        return replace(self, columns=tuple(columns))
+
+    def _write(self, columns: Iterable[Any], rows: int) -> Floats:
+        """Write column by column into place: no second copy of the table."""
+        matrix = np.empty((len(self.feature_names), rows)).T
+        filled: list[str] = []
+        position = 0
+        for how, values in zip(self.columns, columns, strict=True):
+            out = matrix[:, position : position + len(how.feature_names)]
+            position += out.shape[1]
+            if self.missing == "error":
+                require_no_gaps(values, how)
+            surprise = how.write(values, out)
+            if surprise.gaps:
+                filled.append(how.name)
+            if surprise.unseen and isinstance(how, Levels):
+                warnings.warn(
+                    f"column {how.name!r} has categories that training did not see ({listing(surprise.unseen)}); "
+                    f"{how.unseen_means}",
+                    CategoryWarning,
+                    stacklevel=4,
+                )
+        if filled:
+            warnings.warn(
+                f"columns that had no missing values in training have some now ({listing(filled)}): missing numbers "
+                f"count as the column's mean in training, missing categories as none that training saw",
+                MissingWarning,
+                stacklevel=4,
+            )
         return matrix
 
     def _in_order(self, frame: nw.DataFrame[Any] | None) -> nw.DataFrame[Any] | None:
@@ -88,25 +125,25 @@ class TableEncoder:
             return frame.select([known[name] for name in names])
         if len(missing) < len(names) or len(frame.columns) != len(names):
             raise DataError(
-                f"a table must have the columns {_listing(names)}, got {len(frame.columns)} columns without "
-                f"{_listing(missing)}; add them"
+                f"a table must have the columns {listing(names)}, got {len(frame.columns)} columns without "
+                f"{listing(missing)}; add them"
             )
         return frame
 
     def _as_table(self, X: Any) -> nw.DataFrame[Any]:
         """Give an array's columns their names; its values must be what the categories are."""
         array = np.asarray(X)
-        chosen = [column for column in self.columns if column.categories]
-        text = [column.name for column in chosen if any(isinstance(c, str) for c in column.categories or ())]
+        chosen = [column for column in self.columns if isinstance(column, Levels)]
+        text = [column.name for column in chosen if any(isinstance(c, str) for c in column.categories)]
         if array.ndim != 2 or array.shape[1] != len(self.columns) or (text and array.dtype.kind not in "OUS"):
             raise DataError(
-                f"a model with text or categorical columns ({_listing(text or [column.name for column in chosen])}) "
+                f"a model with text or categorical columns ({listing(text or [column.name for column in chosen])}) "
                 f"takes a table with the columns it was fitted to, got an array; pass a data frame"
             )
         import pandas as pd
 
         columns = {
-            k: array[:, k] if column.categories is not None else np.asarray(array[:, k], dtype=np.float64)
+            k: floats(array[:, k], column.name) if isinstance(column, Number) else array[:, k]
             for k, column in enumerate(self.columns)
         }
         return nw.from_native(pd.DataFrame(columns), eager_only=True)
@@ -127,153 +164,55 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
-def learn_encoder(X: Any) -> TableEncoder:
-    """Learn how to encode a table: a frame's columns by their types, an array's as numbers named x0, x1, …
-
-    >>> import pandas as pd
-    >>> encoder = learn_encoder(pd.DataFrame({"Sex": ["M", "F"], "Length": [0.4, 0.5]}))
-    >>> encoder.feature_names
-    ('Sex=F', 'Sex=M', 'Length')
-    """
-    frame = as_frame(X)
-    if frame is None:
-        return TableEncoder(tuple(Column(f"x{k}") for k in range(X.shape[1])))
-    encoder = TableEncoder(tuple(Column(str(c.name), _categories(c)) for c in frame.iter_columns()))
-    _require_distinct(encoder)
-    return encoder
+def unmasked(X: Any) -> Any:
+    """Return a masked array as numbers with NaN for what is masked, everything else as it came."""
+    if not np.ma.isMaskedArray(X):
+        return X
+    if not np.ma.is_masked(X):
+        return X.data
+    return np.ma.filled(X.astype(object if X.dtype == object else np.float64), np.nan)
 
 
-def _require_distinct(encoder: TableEncoder) -> None:
-    """Refuse columns that could not be told apart in a formula."""
-    first: dict[str, int] = {}
-    for name, source in zip(encoder.feature_names, encoder.source, strict=True):
-        if first.setdefault(name, source) != source:
-            one, other = encoder.columns[first[name]].name, encoder.columns[source].name
-            raise DataError(
-                f"columns must have different names once text is encoded as column=category, columns {one!r} and "
-                f"{other!r} both give {name!r}; rename one of them"
-            )
-
-
-def _is_numeric(dtype: nw.dtypes.DType) -> bool:
-    return dtype.is_numeric() or dtype == nw.Boolean
-
-
-def _categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
-    """Return the categories of a text or categorical column, None for a numeric one; refuse the rest by name."""
-    if _is_numeric(column.dtype):
-        return None
-    if column.null_count():
-        raise _missing(column)
-    if column.dtype == nw.Object:
-        return _object_categories(column)
-    if column.dtype in (nw.String, nw.Categorical) or isinstance(column.dtype, nw.Enum):
-        present = set(column.to_list())
-        if isinstance(column.dtype, nw.Enum):  # somebody has given these an order
-            return tuple(c for c in column.dtype.categories if c in present)
-        return tuple(sorted(present))
-    raise DataError(
-        f"columns must hold numbers, booleans, text or categories, column {column.name!r} holds {column.dtype}; "
-        f"turn it into a number (a date into days since a start, say) or leave it out"
-    )
-
-
-def _object_categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
-    values = column.to_list()
-    kinds = {type(v) for v in values}
-    if kinds <= {str}:
-        return tuple(sorted(set(values)))
-    if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in values):
-        return None
-    raise DataError(
-        f"a column must hold values of one kind, column {column.name!r} mixes "
-        f"{' and '.join(sorted(k.__name__ for k in kinds))}; "
-        f"convert it to text (astype(str)) or to numbers (pandas.to_numeric) first"
-    )
-
-
-def _numeric_matrix(frame: nw.DataFrame[Any]) -> Floats:
-    """Return a frame's columns as a float matrix, a view of the frame's own memory where there is one."""
+def numeric_matrix(frame: nw.DataFrame[Any]) -> Floats:
+    """Return a frame's columns as a float matrix, a view of the frame's own memory where there is one; NaN for gaps."""
     if all(dtype in (nw.Float64, nw.Float32) for dtype in frame.schema.values()):
-        return np.asarray(frame.to_numpy(), dtype=np.float64)
+        matrix = frame.to_numpy()
+        if matrix.dtype.kind == "f":
+            return matrix.astype(np.float64, copy=False)
     matrix = np.empty((len(frame.columns), len(frame))).T
     for k, column in enumerate(frame.iter_columns()):
-        matrix[:, k] = _numbers(column)
+        matrix[:, k] = floats(column, str(column.name))
     return matrix
 
 
-def _missing(column: nw.Series[Any]) -> DataError:
-    return DataError(
-        f"columns must have no missing values, column {column.name!r} has {column.null_count()} of them; "
-        f"drop those rows, or give the gap a category of its own with fill_null/fillna('missing')"
-    )
-
-
-def _not_numeric(column: nw.Series[Any]) -> DataError:
-    return DataError(
-        f"column {column.name!r} held numbers in training and now holds {column.dtype}; convert it to numbers first"
-    )
-
-
-def _numbers(column: nw.Series[Any]) -> Floats:
-    if column.dtype == nw.String:
-        raise _not_numeric(column)
-    if column.dtype == nw.Boolean and column.null_count():
-        raise _missing(column)
-    try:
-        return np.asarray(column.to_numpy(), dtype=np.float64)
-    except OverflowError:
+def require_no_gaps(values: Any, column: Column) -> None:
+    """Refuse text and categories with gaps; those of numbers are NaN, which nobody takes."""
+    count = values.null_count() if isinstance(column, Levels) else 0
+    if count:
         raise DataError(
-            f"numbers must be within the range of floats (1.8e308), column {column.name!r} holds larger integers; "
-            f"divide them, or take their logarithm"
-        ) from None
-    except Exception:  # each library has its own error for what it cannot convert
-        raise _not_numeric(column) from None
-
-
-def _encode_column(column: nw.Series[Any], how: Column, out: Floats) -> None:
-    if how.categories is None:
-        out[:, 0] = _numbers(column)
-        return
-    if not how.categories:  # nothing comes from this column
-        return
-    if column.null_count():
-        raise DataError(
-            f"columns must have no missing values, column {how.name!r} has {column.null_count()} of them; "
-            f"drop those rows, or give the gap a category of its own with fill_null/fillna('missing')"
-        )
-    place = {category: k for k, category in enumerate(how.categories)}
-    values = column.to_list()
-    codes = np.array([place.get(value, -1) for value in values])
-    out[:] = codes[:, None] == np.arange(len(place))
-    if (codes < 0).any():
-        unseen = sorted({str(value) for value in values if value not in place})
-        warnings.warn(
-            f"column {how.name!r} has categories that training did not see ({_listing(unseen)}); "
-            f"they count as none of {_listing([str(c) for c in how.categories])}: all their indicators are 0",
-            CategoryWarning,
-            stacklevel=4,
+            f"columns must have no missing values, column {column.name!r} has {count} of them; drop those rows, give "
+            f"the gap a category of its own with fill_null/fillna('missing'), or fit with missing='indicator'"
         )
 
 
-def _listing(values: Sequence[str]) -> str:
-    shown = ", ".join(repr(v) for v in values[:SHOWN])
-    return shown if len(values) <= SHOWN else f"{shown} and {len(values) - SHOWN} more"
+def all_finite(matrix: Floats) -> bool:
+    """Whether the sum of a matrix is finite: it is nearly always if its numbers are, and takes no copy."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(matrix.sum()))
 
 
 def require_finite(matrix: Floats, names: Sequence[str], what: str = "column") -> None:
     """Refuse NaN and infinities, naming the column and its first rows."""
-    # One sum finds nearly every table finite without a copy; it may overflow, then we look closely.
-    with np.errstate(over="ignore", invalid="ignore"):
-        if np.isfinite(matrix.sum()):
-            return
+    if all_finite(matrix):
+        return
     for k, name in enumerate(names):
         bad = np.flatnonzero(~np.isfinite(matrix[:, k]))
         if bad.size:
             kind = "NaN" if np.isnan(matrix[bad[0], k]) else "inf"
             rows = ", ".join(str(r) for r in bad[:SHOWN])
+            refused = " or fit with missing='indicator'" if kind == "NaN" and what == "column" else ""
             raise DataError(
                 f"{what}s must be finite, {what} {name!r} contains {kind} (NaN or inf in {bad.size} of {len(matrix)} "
                 f"rows, first {rows}); drop those rows or fill them in, for instance with "
-                f"sklearn.impute.SimpleImputer"
+                f"sklearn.impute.SimpleImputer{refused}"
             )

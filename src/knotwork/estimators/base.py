@@ -9,15 +9,26 @@ from typing import Any, Self
 
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, _fit_context
-from sklearn.utils._param_validation import InvalidParameterError
+from sklearn.utils import Tags
+from sklearn.utils._param_validation import InvalidParameterError, StrOptions
 
 from knotwork.compute.blas import one_blas_thread
 from knotwork.errors import ParameterError, one_line
 from knotwork.parameters import LARGEST
 
+# What may be done about missing values.
+MISSING = [StrOptions({"indicator", "error"})]
+
 
 class Estimator(BaseEstimator):
     """Base of the estimators; subclasses read their data and set the fitted attributes in ``_fit``."""
+
+    missing: str
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "indicator"
+        return tags
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:

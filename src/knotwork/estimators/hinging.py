@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from knotwork.estimators.base import MISSING
 from knotwork.estimators.piecewise import PiecewiseRegressor, part_of
 from knotwork.pwl.hinging import fit_hinges
 from knotwork.pwl.maxaffine import FitRules, Rows
@@ -54,6 +55,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
         "ridge": [Interval(Real, 0, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
+        "missing": MISSING,
     }
 
     def __init__(
@@ -65,6 +67,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
         ridge: float = 1e-4,
         validation_fraction: float = 0.2,
         random_state: Any = None,
+        missing: str = "indicator",
     ) -> None:
         self.n_hinges = n_hinges
         self.max_hinges = max_hinges
@@ -73,6 +76,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
         self.ridge = ridge
         self.validation_fraction = validation_fraction
         self.random_state = random_state
+        self.missing = missing
 
     def _fit_output(
         self, rows: Rows, held: NDArray[np.bool_], rules: FitRules

@@ -16,7 +16,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
 from knotwork.arrays import Floats, read_numbers
-from knotwork.data.table import TableEncoder, as_frame, learn_encoder, require_finite
+from knotwork.data.learn import learn_table
+from knotwork.data.table import TableEncoder, as_frame, require_finite, unmasked
 from knotwork.errors import DataError, DataTypeError, KnotworkError, WeightWarning, one_line
 
 # Sum of the weights: the observations that a fit counts, by ones.
@@ -56,9 +57,12 @@ def _require_unmasked(values: Any, what: str) -> None:
         raise DataError(f"{what} must have no masked values, which would be taken for numbers; leave those rows out")
 
 
-def read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.floating], TableEncoder]:
-    """Check and encode a training table; sets n_features_in_ and feature_names_in_."""
-    _require_unmasked(X, "X")
+def check_training_table(estimator: BaseEstimator, X: Any) -> tuple[Any, int]:
+    """Check a training table; return it as a frame or an array, and its number of rows.
+
+    Sets n_features_in_ and feature_names_in_.
+    """
+    X = unmasked(X)
     frame = as_frame(X)
     if _is_plain(X, 2):
         validate_data(estimator, X, skip_check_array=True)
@@ -81,14 +85,13 @@ def read_training_table(estimator: BaseEstimator, X: Any) -> tuple[NDArray[np.fl
             raise DataError(f"a fit needs at least 2 rows, got a table with {len(frame)} sample(s); add rows")
         if not len(frame.columns):
             raise DataError("a fit needs at least one column, got a table without any; add the features")
-    encoder = learn_encoder(X)
-    return encoder.encode(X), encoder
+    return X, len(X if frame is None else frame)
 
 
 def read_table(estimator: BaseEstimator, X: Any) -> Floats:
     """Check and encode a table to predict, with the columns of the training table."""
     check_is_fitted(estimator)
-    _require_unmasked(X, "X")
+    X = unmasked(X)
     frame = as_frame(X)
     with refusing("X"):
         if frame is None:
@@ -124,14 +127,14 @@ def read_response(y: Any, rows: int) -> Floats:
     return y.astype(np.float64, copy=False)
 
 
-def read_weights(sample_weight: ArrayLike, matrix: NDArray[np.floating]) -> tuple[Floats, NDArray[np.intp]]:
+def read_weights(sample_weight: ArrayLike, rows: int) -> tuple[Floats, NDArray[np.intp]]:
     """Check the weights; return them and the rows of positive weight: the others count like rows that are not there."""
     _require_unmasked(sample_weight, "sample_weight")
     with refusing("sample_weight"):
         sample_weight = (
             sample_weight if isinstance(sample_weight, Real) else read_numbers(sample_weight, "sample_weight")
         )
-        weights = np.asarray(_check_sample_weight(sample_weight, matrix, dtype=np.float64))
+        weights = np.asarray(_check_sample_weight(sample_weight, np.empty((rows, 1)), dtype=np.float64))
     if (weights < 0).any():
         raise DataError(
             f"sample weights must not be negative, got {weights.min():g} in row {int(weights.argmin())}; "
@@ -245,10 +248,11 @@ def read_regression(
 
     Returns the matrix, the response as it came, the weights, the rows of positive weight (None: all) and the encoder.
     """
-    table, encoder = read_training_table(estimator, X)
+    X, rows = check_training_table(estimator, X)
+    response = read_response(y, rows)
+    weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
+    encoder, table = learn_table(X, weights=weights, missing=estimator.missing)
     matrix: Floats = np.asarray(table, dtype=np.float64)
-    response = read_response(y, len(matrix))
-    if sample_weight is None:
-        return matrix, response, np.ones(len(matrix)), None, encoder
-    weight, kept = read_weights(sample_weight, matrix)
-    return matrix[kept], response[kept], weight[kept], kept, encoder
+    if weights is None or kept is None:
+        return matrix, response, np.ones(rows), None, encoder
+    return matrix[kept], response[kept], weights[kept], kept, encoder

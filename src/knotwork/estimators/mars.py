@@ -12,10 +12,11 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import mean_and_std
+from knotwork.data.learn import learn_table
 from knotwork.estimators.inputs import (
+    check_training_table,
     read_response,
     read_table,
-    read_training_table,
     read_weights,
 )
 from knotwork.estimators.mars_base import MarsBase, at_rows
@@ -115,20 +116,21 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         interacting: Sequence[str | int] | None = None,
         max_parents: int = MAX_PARENTS,
         scale_responses: bool = False,
+        missing: str = "indicator",
     ) -> None:
         super().__init__(
             max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, minspan=minspan,
             endspan=endspan, max_knots=max_knots, interaction=interaction, compat=compat, backend=backend,
-            n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents,
+            n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents, missing=missing,
         )  # fmt: skip
         self.scale_responses = scale_responses
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        matrix, encoder = read_training_table(self, X)
-        response = read_response(y, len(matrix))
-        weights, kept = None, None
-        if sample_weight is not None:
-            weights, kept = read_weights(sample_weight, matrix)
+        X, rows = check_training_table(self, X)
+        response = read_response(y, rows)
+        weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
+        encoder, matrix = learn_table(X, weights=weights, missing=self.missing)
+        if weights is not None and kept is not None:
             matrix, response, weights = matrix[kept], response[kept], weights[kept]
         targets = response.reshape(len(response), -1)
         scaled = self.scale_responses and targets.shape[1] > 1
@@ -149,7 +151,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
             c = replace(c, y_centre=c.y_centre * scale, y_scale=c.y_scale * scale)
             fitted = replace(fitted, spline=spline, coordinates=c)
         self.fit_ = at_rows(fitted, kept)
-        self.encoder_ = encoder
+        self.encoder_ = encoder.with_means(fitted.coordinates.x_centre)
         self._flat_output = response.ndim == 1
 
     def predict(self, X: Any) -> Floats:

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from knotwork.arrays import Floats
 from knotwork.compute.workers import thread_count
 from knotwork.data.table import TableEncoder
-from knotwork.estimators.base import Estimator
+from knotwork.estimators.base import MISSING, Estimator
 from knotwork.estimators.inputs import read_table
 from knotwork.spline.fit import MAX_PARENTS, FitOptions
 from knotwork.spline.likelihood import ClassFit
@@ -46,6 +46,7 @@ class MarsBase(TransformerMixin, Estimator):
         "verbose": ["verbose"],
         "interacting": ["array-like", None],
         "max_parents": [Interval(Integral, 1, None, closed="left")],
+        "missing": MISSING,
     }
 
     def __init__(
@@ -64,6 +65,7 @@ class MarsBase(TransformerMixin, Estimator):
         verbose: int = 0,
         interacting: Sequence[str | int] | None = None,
         max_parents: int = MAX_PARENTS,
+        missing: str = "indicator",
     ) -> None:
         self.max_terms = max_terms
         self.max_degree = max_degree
@@ -79,6 +81,7 @@ class MarsBase(TransformerMixin, Estimator):
         self.verbose = verbose
         self.interacting = interacting
         self.max_parents = max_parents
+        self.missing = missing
 
     def _options(self, encoder: TableEncoder) -> FitOptions:
         if self.compat == "earth" and self.max_degree != 1:

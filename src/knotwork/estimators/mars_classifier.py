@@ -12,11 +12,12 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from knotwork.arrays import Floats
+from knotwork.data.learn import learn_table
 from knotwork.estimators.inputs import (
+    check_training_table,
     read_classes,
     read_labels,
     read_table,
-    read_training_table,
     read_weights,
 )
 from knotwork.estimators.logits import LogitMixin
@@ -97,20 +98,22 @@ max_parents
         max_parents: int = MAX_PARENTS,
         class_weight: Mapping[Any, float] | str | None = None,
         ridge: float = 0.1,
+        missing: str = "indicator",
     ) -> None:
         super().__init__(
             max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, minspan=minspan,
             endspan=endspan, max_knots=max_knots, interaction=interaction, compat=compat, backend=backend,
-            n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents,
+            n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents, missing=missing,
         )  # fmt: skip
         self.class_weight = class_weight
         self.ridge = ridge
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        matrix, encoder = read_training_table(self, X)
-        labels = read_labels(y, len(matrix))
-        weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, matrix)
+        X, rows = check_training_table(self, X)
+        labels = read_labels(y, rows)
+        weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
         classes, codes, weights, kept = read_classes(labels, weights, kept, self.class_weight)
+        encoder, matrix = learn_table(X, weights=weights, missing=self.missing)
         if kept is not None and weights is not None:
             matrix, weights = matrix[kept], weights[kept]
         with forward_progress(bool(self.verbose)) as report:
@@ -125,7 +128,7 @@ max_parents
                 report=report,
             )
         self.fit_ = replace(fitted, search=at_rows(fitted.search, kept))
-        self.encoder_ = encoder
+        self.encoder_ = encoder.with_means(fitted.search.coordinates.x_centre)
         self.classes_ = classes
 
     def decision_function(self, X: Any) -> Floats:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from knotwork.arrays import Floats
+from knotwork.estimators.base import MISSING
 from knotwork.estimators.piecewise import PiecewiseRegressor, part_of
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxaffine import FitRules, Rows, fit_difference, fit_max_affine
@@ -71,6 +72,7 @@ class MaxAffineRegressor(PiecewiseRegressor):
         "ridge": [Interval(Real, 0, None, closed="left")],
         "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
         "random_state": ["random_state"],
+        "missing": MISSING,
     }
 
     def __init__(
@@ -83,6 +85,7 @@ class MaxAffineRegressor(PiecewiseRegressor):
         ridge: float = 1e-4,
         validation_fraction: float = 0.2,
         random_state: Any = None,
+        missing: str = "indicator",
     ) -> None:
         self.n_pieces = n_pieces
         self.max_pieces = max_pieces
@@ -92,6 +95,7 @@ class MaxAffineRegressor(PiecewiseRegressor):
         self.ridge = ridge
         self.validation_fraction = validation_fraction
         self.random_state = random_state
+        self.missing = missing
 
     def _fit_output(
         self, rows: Rows, held: NDArray[np.bool_], rules: FitRules
@@ -157,6 +161,7 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
         ridge: float = 1e-3,
         validation_fraction: float = 0.2,
         random_state: Any = None,
+        missing: str = "indicator",
     ) -> None:
         self.n_pieces = n_pieces
         self.max_pieces = max_pieces
@@ -165,6 +170,7 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
         self.ridge = ridge
         self.validation_fraction = validation_fraction
         self.random_state = random_state
+        self.missing = missing
 
     def _fit_output(
         self, rows: Rows, held: NDArray[np.bool_], rules: FitRules

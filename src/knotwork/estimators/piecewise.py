@@ -59,7 +59,7 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         self.pwl_ = functions[0] if len(functions) == 1 else functions[0].stack(functions)
         self._standardised = standardised[0] if len(functions) == 1 else standardised[0].stack(standardised)
         self.fit_ = PiecewiseFit(coordinates, tuple(sizes), tuple(errors))
-        self.encoder_ = encoder
+        self.encoder_ = encoder.with_means(coordinates.x_centre)
         self._flat_output = response.ndim == 1
 
     def _fit_output(self, rows: Rows, held: NDArray[np.bool_], rules: FitRules) -> tuple[Any, list[int], list[float]]:

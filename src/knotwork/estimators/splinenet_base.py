@@ -22,7 +22,7 @@ from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
 from knotwork.data.table import TableEncoder
 from knotwork.errors import DataError
-from knotwork.estimators.base import Estimator
+from knotwork.estimators.base import MISSING, Estimator
 from knotwork.estimators.inputs import read_table
 from knotwork.estimators.validation import ValidationSplit, choose_split
 from knotwork.network.activations import NAMES, activation_rule
@@ -97,6 +97,7 @@ class SplineNetBase(Estimator):
         "random_state": ["random_state"],
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
+        "missing": MISSING,
         "validation": [HasMethods(["split", "get_n_splits"]), HasMethods("__iter__"), None],
     }
 
@@ -128,6 +129,7 @@ class SplineNetBase(Estimator):
         random_state: int | None = None,
         n_jobs: int | None = None,
         verbose: int = 0,
+        missing: str = "indicator",
         validation: Any = None,
     ) -> None:
         self.hidden = hidden
@@ -156,6 +158,7 @@ class SplineNetBase(Estimator):
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.verbose = verbose
+        self.missing = missing
         self.validation = validation
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -223,7 +226,7 @@ class SplineNetBase(Estimator):
         self.coordinates_ = coordinates
         self.spline_ = spline
         self.history_ = history
-        self.encoder_ = problem.encoder
+        self.encoder_ = problem.encoder.with_means(coordinates.x_centre)
         self.__dict__.update(problem.attributes)
         if checkpoint is not None:
             checkpoint.remove()

@@ -15,9 +15,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from torch import nn
 
 from knotwork.arrays import Floats
+from knotwork.data.learn import learn_table
 from knotwork.data.sample import Sample
 from knotwork.errors import DataError
-from knotwork.estimators.inputs import read_classes, read_labels, read_training_table, read_weights
+from knotwork.estimators.inputs import check_training_table, read_classes, read_labels, read_weights
 from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.splinenet_base import Problem, SplineNetBase
 from knotwork.network.start.choose import THRESHOLD
@@ -112,6 +113,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         verbose: int = 0,
         label_smoothing: float = 0.0,
         class_weight: Mapping[Any, float] | str | None = None,
+        missing: str = "indicator",
         validation: Any = None,
     ) -> None:
         super().__init__(
@@ -120,17 +122,18 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
             batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup, l1=l1,
             dropout=dropout, validation_fraction=validation_fraction, patience=patience, setback=setback,
             average=average, device=device, checkpoint=checkpoint, random_state=random_state, n_jobs=n_jobs,
-            verbose=verbose, validation=validation,
+            verbose=verbose, missing=missing, validation=validation,
         )  # fmt: skip
         self.label_smoothing = label_smoothing
         self.class_weight = class_weight
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Problem:
-        table, encoder = read_training_table(self, X)
-        matrix: Floats = np.asarray(table, dtype=np.float64)
-        labels = read_labels(y, len(matrix))
-        weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, matrix)
+        X, count = check_training_table(self, X)
+        labels = read_labels(y, count)
+        weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, count)
         classes, codes, weights, kept = read_classes(labels, weights, kept, self.class_weight)
+        encoder, table = learn_table(X, weights=weights, missing=self.missing)
+        matrix: Floats = np.asarray(table, dtype=np.float64)
         weight = np.ones(len(matrix)) if weights is None else weights
         if kept is not None:
             matrix, weight = matrix[kept], weight[kept]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.data import datasets
-from knotwork.data.table import learn_encoder
+from knotwork.data.learn import learn_table
 
 PAPER = "Exploiting Spline Models for the Training of Fully Connected Layers in Neural Network, arXiv 2102.06554"
 
@@ -138,8 +138,8 @@ def load_matrix(data: str) -> tuple[Floats, Floats, tuple[str, ...]]:
     ((4177, 10), ('Sex=F', 'Sex=I', 'Sex=M'))
     """
     table, y = SUBJECTS[data].load()
-    encoder = learn_encoder(table)
-    return np.ascontiguousarray(encoder.encode(table)), np.asarray(y, dtype=np.float64)[:, None], encoder.feature_names
+    encoder, matrix = learn_table(table)
+    return np.ascontiguousarray(matrix), np.asarray(y, dtype=np.float64)[:, None], encoder.feature_names
 
 
 def split(data: str, seed: int, scaling: str = "minmax") -> Split:

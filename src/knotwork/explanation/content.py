@@ -9,6 +9,7 @@ import numpy as np
 
 from knotwork import __version__
 from knotwork.arrays import Floats
+from knotwork.data.columns.part import MISSING
 from knotwork.errors import DataError
 from knotwork.explanation.contributions import contributions
 from knotwork.explanation.effects import BACKGROUND, Effect, Surface, background, effects
@@ -162,11 +163,17 @@ def _effect(effect: Effect) -> dict[str, Any]:
     def curve(values: Floats | None) -> Any:
         return None if values is None else _short(values.T)
 
+    def gap(values: Floats | None) -> Any:
+        return None if values is None else _short(values)
+
     return {
         "column": effect.column, "categories": effect.categories, "grid": effect.grid.tolist(),
         "spline": curve(effect.spline), "network": curve(effect.network), "knots": effect.knots.tolist(),
         "edges": None if effect.edges is None else _short(effect.edges),
         "counts": None if effect.counts is None else effect.counts.tolist(),
+        "missing": None if effect.missing is None else {
+            "spline": gap(effect.missing.spline), "network": gap(effect.missing.network), "count": effect.missing.count,
+        },
     }  # fmt: skip
 
 
@@ -196,10 +203,10 @@ def _knots(explanation: Explanation, order: list[str]) -> list[dict[str, Any]]:
 
 
 def _value(subject: Subject, column: int, code: float) -> Any:
-    categories = subject.encoder.columns[column].categories
+    categories = subject.parts[column].categories
     if categories is None:
-        return float(code)
-    return str(categories[int(code)]) if code >= 0 else "(other)"
+        return MISSING if np.isnan(code) else float(code)
+    return categories[int(code)] if code >= 0 else "(other)"
 
 
 def truth(subject: Subject, rows: Rows, row: int) -> str:
@@ -293,25 +300,33 @@ def _model(explanation: Explanation) -> dict[str, Any]:
     if explanation.curves != "partial" and subject.network is not None:
         curves = effects(subject, rows)
     model["columns"] = [
-        {"name": e.column, "categories": e.categories, "low": float(e.grid[0]), "high": float(e.grid[-1])}
-        for e in curves.values()
+        {
+            "name": e.column,
+            "categories": e.categories,
+            "low": float(e.grid[0]),
+            "high": float(e.grid[-1]),
+            "fill": part.fill,
+        }
+        for e, part in zip(curves.values(), subject.parts, strict=True)
     ]
     model["classes"] = None if subject.classes is None else [str(c) for c in subject.classes]
     around = background(subject, rows)
     if subject.network is None:
         assert subject.spline is not None
-        means = subject.spline.basis(matrix_of(subject.encoder, around)).mean(axis=0)
+        means = subject.spline.basis(matrix_of(subject.parts, around)).mean(axis=0)
         base = subject.spline.intercept + means @ subject.spline.coef
         model["parts"] = {"kind": "spline", "base": base.tolist(), "means": means.tolist()}
         lead = "Move a column and watch the prediction, computed here from the spline. The bars add up to it exactly."
     else:
         # Each column's curve, moved so that it is what the column adds to the mean prediction.
         corner = np.array([[e.grid[0] for e in curves.values()]])
-        found = contributions(subject, rows, matrix_of(subject.encoder, corner))
+        found = contributions(subject, rows, matrix_of(subject.parts, corner))
         model["parts"] = {
             "kind": "curves", "base": found.base.tolist(),
             "curves": [
-                {"grid": e.grid.tolist(), "heights": (e.network - e.network[0] + found.values[0, c]).T.tolist()}
+                {"grid": e.grid.tolist(), "heights": (e.network - e.network[0] + found.values[0, c]).T.tolist(),
+                 "missing": None if e.missing is None or e.missing.network is None
+                 else (e.missing.network - e.network[0] + found.values[0, c]).tolist()}
                 for c, e in enumerate(curves.values()) if e.network is not None
             ],
         }  # fmt: skip

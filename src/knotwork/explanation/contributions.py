@@ -15,7 +15,7 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.effects import background
-from knotwork.explanation.subject import Rows, Subject, codes_of, columns_of, matrix_of
+from knotwork.explanation.subject import Rows, Subject, codes_of, matrix_of, parts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -55,23 +55,23 @@ def contributions(subject: Subject, rows: Rows | None, matrix: Floats) -> Contri
 
 
 def _spline_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
-    spline, encoder = subject.spline, subject.encoder
+    spline, parts = subject.spline, subject.parts
     assert spline is not None
     if rows is None and subject.search is None:
         around = np.zeros((1, len(spline.terms)))  # nothing is known about the data: around the intercept
     else:
-        around = spline.basis(matrix_of(encoder, background(subject, rows)))
+        around = spline.basis(matrix_of(parts, background(subject, rows)))
     means = around.mean(axis=0)
     centred = spline.basis(matrix) - means
-    values = np.zeros((len(matrix), len(encoder.columns), len(subject.output_names)))
+    values = np.zeros((len(matrix), len(parts), len(subject.output_names)))
     interactions: dict[str, Floats] = {}
     for m, term in enumerate(spline.terms):
         part = np.outer(centred[:, m], spline.coef[m])
-        used = columns_of(term, encoder)
+        used = parts_of(term, parts)
         if len(used) == 1:
             values[:, used[0]] += part
         else:
-            name = " × ".join(encoder.columns[c].name for c in used)
+            name = " × ".join(parts[c].name for c in used)
             interactions[name] = interactions.get(name, 0.0) + part
     base = spline.intercept + means @ spline.coef
     prediction = subject.evaluate_spline(matrix)
@@ -84,8 +84,8 @@ def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contr
             "a network's prediction is taken apart around the mean over data, got no X; pass explain(model, X)"
         )
     around = background(subject, rows)
-    codes = codes_of(subject.encoder, matrix)
-    base = subject.evaluate_network(matrix_of(subject.encoder, around)).mean(axis=0)
+    codes = codes_of(subject.parts, matrix)
+    base = subject.evaluate_network(matrix_of(subject.parts, around)).mean(axis=0)
     values = np.empty((len(matrix), codes.shape[1], len(subject.output_names)))
     for c in range(codes.shape[1]):
         # Rows often share a value: each distinct one is evaluated once.
@@ -93,7 +93,7 @@ def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contr
         for k, value in enumerate(distinct):
             moved = around.copy()
             moved[:, c] = value
-            mean = subject.evaluate_network(matrix_of(subject.encoder, moved)).mean(axis=0)
+            mean = subject.evaluate_network(matrix_of(subject.parts, moved)).mean(axis=0)
             values[place == k, c] = mean - base
     prediction = subject.evaluate_network(matrix)
     rest = prediction - base - values.sum(axis=1)

@@ -96,7 +96,7 @@ def drift(subject: Subject) -> Drift:
          "change": float(np.linalg.norm(new - old))}
         for k, ((old, _), (new, _)) in enumerate(zip(before, after, strict=True))
     ]  # fmt: skip
-    features = pd.Index(subject.encoder.feature_names, name="feature")
+    features = pd.Index(subject.table.feature_names, name="feature")
     inputs = {"strength_before": inputs_before, "strength_after": inputs_after, "woke_up": woke}
     return Drift(
         units=pd.DataFrame.from_records(records),
@@ -117,7 +117,7 @@ def _describe(subject: Subject, unit: int) -> str:
     if len(used) != 1:
         return ""
     feature = int(used[0])
-    name = subject.encoder.feature_names[feature]
+    name = subject.table.feature_names[feature]
     bend = float(-start.hidden[0].bias[unit] / weight[feature])
     known = np.array([h.knot for t in subject.spline.terms for h in hinges_of(t) if h.feature == feature])
     # Stored in single precision: the knot is the nearest one of the spline.

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.errors import DataError
-from knotwork.explanation.subject import Rows, Subject, codes_of, columns_of, matrix_of
+from knotwork.explanation.subject import Rows, Subject, codes_of, matrix_of, parts_of, sources
 from knotwork.spline.model import hinges_of
 
 if TYPE_CHECKING:
@@ -33,6 +33,15 @@ CURVES = ("partial", "accumulated")
 
 
 @dataclass(frozen=True)
+class Missing:
+    """What a missing number does: (p,) of spline and network, around the same zero as the curve; rows without one."""
+
+    spline: Floats | None
+    network: Floats | None
+    count: int | None
+
+
+@dataclass(frozen=True)
 class Effect:
     """One column's curve, or its bars if it has categories.
 
@@ -41,6 +50,7 @@ class Effect:
     spline, network : (G, p) curves around zero, None for what the model does not have
     knots : (K,) of the spline in this column
     edges, counts : histogram of the data, (B + 1,) and (B,); for categories the counts of each; None without data
+    missing : what a missing number does, None for columns without gaps
     """
 
     column: str
@@ -52,24 +62,38 @@ class Effect:
     knots: Floats
     edges: Floats | None = None
     counts: NDArray[np.int64] | None = None
+    missing: Missing | None = None
 
     @property
     def size(self) -> float:
         """Difference between the highest and the lowest point of the model's own curve, over all outputs."""
-        curve = self.network if self.network is not None else self.spline
-        return 0.0 if curve is None else float(np.ptp(curve, axis=0).max())
+        trained = self.network is not None
+        curve = self.network if trained else self.spline
+        if curve is None:
+            return 0.0
+        gap = None if self.missing is None else self.missing.network if trained else self.missing.spline
+        return float(np.ptp(curve if gap is None else np.vstack([curve, gap]), axis=0).max())
 
     def to_frame(self) -> pd.DataFrame:
-        """Return the curve as a frame, one row per point of the grid."""
+        """Return the curve as a frame, one row per point of the grid; a last one, NaN, for missing numbers."""
         import pandas as pd
 
         index: Any = self.grid if self.categories is None else list(self.categories)
+        curves = [("spline", self.spline), ("network", self.network)]
+        if self.missing is not None:
+            index = np.append(index, np.nan)
+            gaps = (self.missing.spline, self.missing.network)
+            curves = [(name, _with_gap(values, gap)) for (name, values), gap in zip(curves, gaps, strict=True)]
         parts = {}
-        for name, values in (("spline", self.spline), ("network", self.network)):
+        for name, values in curves:
             for k, output in enumerate(self.outputs if values is not None else ()):
                 assert values is not None
                 parts[name if len(self.outputs) == 1 else f"{name} {output}"] = values[:, k]
         return pd.DataFrame(parts, index=pd.Index(index, name=self.column))
+
+
+def _with_gap(curve: Floats | None, gap: Floats | None) -> Floats | None:
+    return None if curve is None or gap is None else np.vstack([curve, gap])
 
 
 @dataclass(frozen=True)
@@ -90,7 +114,7 @@ def background(subject: Subject, rows: Rows | None) -> Floats:
         return rows.codes[np.sort(np.random.default_rng(0).choice(len(rows), BACKGROUND, replace=False))]
     if subject.search is None:
         raise DataError(f"the effects of a {subject.kind} are drawn over data, got no X; pass explain(model, X)")
-    return codes_of(subject.encoder, subject.search.coordinates.x_centre[None])
+    return codes_of(subject.parts, subject.search.coordinates.x_centre[None])
 
 
 def effects(subject: Subject, rows: Rows | None, curves: str = "partial") -> dict[str, Effect]:
@@ -102,39 +126,51 @@ def effects(subject: Subject, rows: Rows | None, curves: str = "partial") -> dic
 
 
 def _effect(subject: Subject, rows: Rows | None, around: Floats, c: int, curves: str) -> Effect:
-    column = subject.encoder.columns[c]
+    part = subject.parts[c]
     knots = column_knots(subject, c)
     grid = _grid(subject, rows, c, knots)
+    # A missing number is one more point of the curve.
+    points = grid if part.fill is None else np.append(grid, np.nan)
 
     def curve(function: Function) -> Floats:
-        if curves == "accumulated" and column.categories is None and rows is not None:
-            return _accumulated(function, subject, rows.codes, c, grid)
-        return partial(function, subject, around, c, grid)
+        found = partial(function, subject, around, c, points)
+        if curves == "accumulated" and part.categories is None and rows is not None:
+            found[: len(grid)] = _accumulated(function, subject, rows.codes, c, grid)
+        return found
 
     edges = counts = None
-    if rows is not None and column.categories is not None:
-        counts = np.array([(rows.codes[:, c] == g).sum() for g in grid])
-    elif rows is not None:
-        counts, edges = _histogram(rows.codes[:, c])
+    present = None if rows is None else rows.codes[~np.isnan(rows.codes[:, c]), c]
+    if present is not None and part.categories is not None:
+        counts = np.array([(present == g).sum() for g in grid])
+    elif present is not None and present.size:
+        counts, edges = _histogram(present)
+    spline = curve(subject.evaluate_spline) if subject.spline is not None else None
+    network = curve(subject.evaluate_network) if subject.network is not None else None
+    missing = None
+    if part.fill is not None:
+        count = None if rows is None or present is None else len(rows) - len(present)
+        missing = Missing(None if spline is None else spline[-1], None if network is None else network[-1], count)
     return Effect(
-        column=column.name,
+        column=part.name,
         outputs=subject.output_names,
         grid=grid,
-        categories=None if column.categories is None else tuple(str(v) for v in column.categories),
-        spline=curve(subject.evaluate_spline) if subject.spline is not None else None,
-        network=curve(subject.evaluate_network) if subject.network is not None else None,
+        categories=part.categories,
+        spline=None if spline is None else spline[: len(grid)],
+        network=None if network is None else network[: len(grid)],
         knots=knots,
         edges=edges,
         counts=counts,
+        missing=missing,
     )
 
 
 def column_knots(subject: Subject, c: int) -> Floats:
     """Return the spline's knots in a numeric column, in rising order."""
-    if subject.spline is None or subject.encoder.columns[c].categories is not None:
+    if subject.spline is None or subject.parts[c].categories is not None:
         return np.empty(0)
+    number = sources(subject.parts).index(c)  # what says that it is missing comes behind it
     hinges = [h for term in subject.spline.terms for h in hinges_of(term)]
-    return np.unique([h.knot for h in hinges if subject.encoder.source[h.feature] == c])
+    return np.unique([h.knot for h in hinges if h.feature == number])
 
 
 def _histogram(values: Floats) -> tuple[NDArray[np.int64], Floats]:
@@ -147,14 +183,16 @@ def _histogram(values: Floats) -> tuple[NDArray[np.int64], Floats]:
 
 
 def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
-    categories = subject.encoder.columns[c].categories
-    if categories is not None:
-        return np.arange(len(categories), dtype=np.float64)
-    if rows is not None:
-        low, high = rows.codes[:, c].min(), rows.codes[:, c].max()
+    part = subject.parts[c]
+    if part.categories is not None:
+        return np.arange(len(part.categories), dtype=np.float64)
+    if rows is not None and not np.isnan(rows.codes[:, c]).all():
+        low, high = np.nanmin(rows.codes[:, c]), np.nanmax(rows.codes[:, c])
+    elif rows is not None:
+        low, high = min([part.fill or 0.0, *knots]), max([part.fill or 0.0, *knots])
     else:
         assert subject.search is not None
-        f = subject.encoder.source.index(c)
+        f = sources(subject.parts).index(c)
         centre, std = subject.search.coordinates.x_centre[f], subject.search.coordinates.x_scale[f]
         low, high = min([centre - 2 * std, *knots]), max([centre + 2 * std, *knots])
     inside = knots[(knots > low) & (knots < high)]
@@ -168,31 +206,38 @@ def partial(function: Function, subject: Subject, around: Floats, c: int, grid: 
     """Mean of a function over rows with column c at each value of the grid, around zero: (G, p)."""
     codes = np.repeat(around[None], len(grid), axis=0)
     codes[:, :, c] = grid[:, None]
-    values = function(matrix_of(subject.encoder, codes.reshape(-1, around.shape[1])))
+    values = function(matrix_of(subject.parts, codes.reshape(-1, around.shape[1])))
     curve: Floats = values.reshape(len(grid), len(around), -1).mean(axis=1)
-    return curve - _mean_over(curve, grid, around[:, c], subject.encoder.columns[c].categories is None)
+    return curve - _mean_over(curve, grid, around[:, c], subject.parts[c].categories is None)
 
 
 def _mean_over(curve: Floats, grid: Floats, values: Floats, numeric: bool) -> Floats:
-    """Mean of a curve over data values."""
+    """Mean of a curve over data values; the curve's value where they are missing is at the grid's end, at NaN."""
     if numeric:
-        return np.array([np.interp(values, grid, curve[:, k]).mean() for k in range(curve.shape[1])])
+        gaps, points = np.isnan(values), ~np.isnan(grid)
+        heights = np.empty((len(values), curve.shape[1]))
+        for k in range(curve.shape[1]):
+            heights[~gaps, k] = np.interp(values[~gaps], grid[points], curve[points, k])
+        heights[gaps] = curve[-1]
+        mean: Floats = heights.mean(axis=0)
+        return mean
     known = values[values >= 0].astype(int)
     return curve[known].mean(axis=0) if known.size else curve.mean(axis=0)
 
 
 def _accumulated(function: Function, subject: Subject, codes: Floats, c: int, grid: Floats) -> Floats:
     """Accumulated local effects: sums of mean differences between neighbouring quantiles, around zero: (G, p)."""
+    codes = codes[~np.isnan(codes[:, c])]
     if len(codes) > 8 * BACKGROUND:
         codes = codes[np.random.default_rng(0).choice(len(codes), 8 * BACKGROUND, replace=False)]
     x = codes[:, c]
-    edges = np.unique(np.quantile(x, np.linspace(0, 1, POINTS)))
+    edges = np.unique(np.quantile(x, np.linspace(0, 1, POINTS))) if x.size else x
     if len(edges) < 2:
         return np.zeros((len(grid), len(subject.output_names)))
     bins = np.clip(np.searchsorted(edges, x, side="left") - 1, 0, len(edges) - 2)
     low, high = codes.copy(), codes.copy()
     low[:, c], high[:, c] = edges[bins], edges[bins + 1]
-    steps = function(matrix_of(subject.encoder, high)) - function(matrix_of(subject.encoder, low))
+    steps = function(matrix_of(subject.parts, high)) - function(matrix_of(subject.parts, low))
     sums = np.zeros((len(edges) - 1, steps.shape[1]))
     np.add.at(sums, bins, steps)
     means = sums / np.maximum(np.bincount(bins, minlength=len(edges) - 1), 1)[:, None]
@@ -203,12 +248,12 @@ def _accumulated(function: Function, subject: Subject, codes: Floats, c: int, gr
 
 def surfaces(subject: Subject, rows: Rows | None) -> dict[tuple[str, str], Surface]:
     """Return a surface for each pair of columns that some term of the spline joins, and no other column with them."""
-    spline, encoder = subject.spline, subject.encoder
+    spline, parts = subject.spline, subject.parts
     if spline is None:
         return {}
     pairs: dict[tuple[int, int], list[int]] = {}
     for m, term in enumerate(spline.terms):
-        used = columns_of(term, encoder)
+        used = parts_of(term, parts)
         if len(used) == 2:
             pairs.setdefault((used[0], used[1]), []).append(m)
     found = {}
@@ -218,15 +263,9 @@ def surfaces(subject: Subject, rows: Rows | None) -> dict[tuple[str, str], Surfa
         codes = np.repeat(around, len(grids[0]) * len(grids[1]), axis=0)
         codes[:, a] = np.repeat(grids[0], len(grids[1]))
         codes[:, b] = np.tile(grids[1], len(grids[0]))
-        matrix = matrix_of(encoder, codes)
+        matrix = matrix_of(parts, codes)
         total = sum(np.outer(spline.terms[m](matrix), spline.coef[m]) for m in members)
-        labels = tuple(
-            None
-            if encoder.columns[c].categories is None
-            else tuple(str(v) for v in encoder.columns[c].categories or ())
-            for c in (a, b)
-        )
-        names = (encoder.columns[a].name, encoder.columns[b].name)
+        names = (parts[a].name, parts[b].name)
         values = np.asarray(total).reshape(len(grids[0]), len(grids[1]), -1)
-        found[names] = Surface(names, (grids[0], grids[1]), (labels[0], labels[1]), values)
+        found[names] = Surface(names, (grids[0], grids[1]), (parts[a].categories, parts[b].categories), values)
     return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from knotwork.arrays import Floats
 from knotwork.errors import DataError
-from knotwork.explanation.subject import Subject, columns_of
+from knotwork.explanation.subject import Subject, parts_of
 from knotwork.spline.model import Linear, Spline, hinges_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def export_spline(spline: Spline, subject: Subject) -> dict[str, Any]:
     """Return the terms as sets of hinges."""
     terms = []
     for term in spline.terms:
-        record: dict[str, Any] = {"columns": columns_of(term, subject.encoder)}
+        record: dict[str, Any] = {"columns": parts_of(term, subject.parts)}
         if isinstance(term, Linear):
             record |= {"kind": "linear", "feature": term.feature}
         elif hinges_of(term):

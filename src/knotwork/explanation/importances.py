@@ -19,7 +19,7 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.quality import error
-from knotwork.explanation.subject import Rows, Subject, columns_of, matrix_of
+from knotwork.explanation.subject import Rows, Subject, matrix_of, parts_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ def _spread(subject: Subject, rows: Rows | None) -> Floats | None:
         return None
     totals = np.zeros(len(subject.columns))
     for term, size in zip(spline.terms, sizes, strict=True):
-        totals[list(columns_of(term, subject.encoder))] += size
+        totals[list(parts_of(term, subject.parts))] += size
     return totals
 
 
@@ -80,7 +80,7 @@ def _subsets(subject: Subject) -> dict[str, Floats]:
     path, terms = fit.standardised.pruning, fit.selection.forward_terms
     used = np.zeros((len(terms), len(subject.columns)), dtype=bool)
     for m, term in enumerate(terms):
-        used[m, list(columns_of(term, subject.encoder))] = True
+        used[m, list(parts_of(term, subject.parts))] = True
     counts, gcv, rss = (np.zeros(len(subject.columns)) for _ in range(3))
     for size in range(1, len(fit.selection.selected) + 1):
         inside = used[path.members[size, 1:]].any(axis=0)
@@ -107,7 +107,7 @@ class _Codes:
 
     def score(self, codes: Floats, y: Any) -> float:
         """Return the negative error on rows given by their codes."""
-        rows = Rows(matrix_of(self.subject.encoder, codes), codes, y)
+        rows = Rows(matrix_of(self.subject.parts, codes), codes, y)
         return -error(self.subject, self.subject(rows.matrix), rows)
 
 

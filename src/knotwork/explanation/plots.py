@@ -106,6 +106,12 @@ def _draw_effect(effect: Effect, output: int, ax: Axes) -> None:
         for label, values, color in shown:
             ax.plot(effect.grid, values[:, output], color=color, label=label,
                     linestyle="--" if label == "spline" and len(shown) > 1 else "-")  # fmt: skip
+        if effect.missing is not None:
+            gap = effect.missing.network if effect.missing.network is not None else effect.missing.spline
+            assert gap is not None
+            ax.axhline(gap[output], color=WARM, linestyle=":", linewidth=1)
+            ax.annotate("missing", (1, gap[output]), xycoords=("axes fraction", "data"), ha="right", va="bottom",
+                        color=WARM, fontsize=8)  # fmt: skip
         if effect.spline is not None:
             heights = np.interp(effect.knots, effect.grid, effect.spline[:, output])
             ax.plot(effect.knots, heights, "o", color="white", markeredgecolor=shown[0][2], markersize=5)

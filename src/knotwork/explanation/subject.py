@@ -2,7 +2,7 @@
 
 Whatever :mod:`knotwork.network.resolve` takes apart becomes a :class:`Subject`. Rows are kept twice: as the matrix that
 the model takes, and as one number per column of the user's table (a category by its position), which is what people
-move, permute and read.
+move, permute and read: the parts of the table's columns. A date has several, most columns one.
 """
 
 from __future__ import annotations
@@ -15,23 +15,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats, read_array
+from knotwork.data.columns.number import Number
+from knotwork.data.columns.part import Part
 from knotwork.data.links import LINKS, link_named
-from knotwork.data.table import Column, TableEncoder, as_frame, require_finite
+from knotwork.data.table import TableEncoder, as_frame, require_finite, unmasked
 from knotwork.errors import DataError
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.spline.model import Term
+
+Parts = tuple[Part, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject(Resolved):
     """A model taken apart, as explanations want it: a network for whatever is no spline, and names.
 
-    encoder : of the table's columns that features come from; table : of all its columns, from the table to the matrix
+    table : from the table to the matrix; parts : what people move and read, in the order of the matrix
     output_names : of the p outputs
     """
 
-    encoder: TableEncoder
     table: TableEncoder
+    parts: Parts
     output_names: tuple[str, ...]
 
     def evaluate_spline(self, matrix: Floats) -> Floats:
@@ -50,8 +54,8 @@ class Subject(Resolved):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the table's columns."""
-        return tuple(column.name for column in self.encoder.columns)
+        """Names of the parts."""
+        return tuple(part.name for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -82,14 +86,10 @@ def read_model(model: Any) -> Subject:
     encoder = parts.encoder
     if encoder is None:
         assert network is not None
-        encoder = TableEncoder(tuple(Column(f"x{k}") for k in range(network.inputs)))
+        encoder = TableEncoder(tuple(Number(f"x{k}") for k in range(network.inputs)))
     known = {field.name: getattr(parts, field.name) for field in fields(parts)}
-    known |= {
-        "network": network,
-        # Columns that no feature comes from explain nothing.
-        "encoder": TableEncoder(tuple(c for c in encoder.columns if c.categories is None or c.categories)),
-    }
-    return Subject(**known, table=encoder, output_names=_output_names(parts.outputs, parts.classes, parts.link))
+    known |= {"network": network, "encoder": encoder, "table": encoder, "parts": encoder.parts}
+    return Subject(**known, output_names=_output_names(parts.outputs, parts.classes, parts.link))
 
 
 def _output_names(count: int, classes: Sequence[Any] | None, link: str) -> tuple[str, ...]:
@@ -120,7 +120,7 @@ def read_rows(subject: Subject, X: Any, y: Any) -> Rows | None:
             )
         width = len(found)
     else:
-        X = read_array(X, "X")
+        X = read_array(unmasked(X), "X")
         width = X.shape[1] if X.ndim == 2 else -1
     if width != len(wanted):
         raise DataError(f"X must have {len(wanted)} columns, got {width if width >= 0 else f'shape {X.shape}'}")
@@ -128,7 +128,7 @@ def read_rows(subject: Subject, X: Any, y: Any) -> Rows | None:
     if len(matrix) == 0:
         raise DataError("explanations need at least one row of X, got none")
     values, name = _read_response(subject, y, len(matrix))
-    return Rows(matrix, codes_of(subject.encoder, matrix), values, name)
+    return Rows(matrix, codes_of(subject.parts, matrix), values, name)
 
 
 def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | None, str]:
@@ -174,30 +174,27 @@ def _linked(values: Floats, subject: Subject) -> Floats:
     return linked
 
 
-def codes_of(encoder: TableEncoder, matrix: Floats) -> Floats:
-    """One number per column of the table: the value, or the position of the category (−1 for one never seen)."""
-    codes = np.empty((len(matrix), len(encoder.columns)))
+def codes_of(parts: Parts, matrix: Floats) -> Floats:
+    """One number per part: the value, NaN where it is missing, or the position of the category (−1 for none seen)."""
+    codes = np.empty((len(matrix), len(parts)))
     position = 0
-    for k, column in enumerate(encoder.columns):
-        if column.categories is None:
-            codes[:, k] = matrix[:, position]
-            position += 1
-            continue
-        part = matrix[:, position : position + len(column.categories)]
-        codes[:, k] = np.where(part.any(axis=1), part.argmax(axis=1), -1)
-        position += len(column.categories)
+    for k, part in enumerate(parts):
+        codes[:, k] = part.codes(matrix[:, position : position + part.width])
+        position += part.width
     return codes
 
 
-def matrix_of(encoder: TableEncoder, codes: Floats) -> Floats:
-    """Undo :func:`codes_of`: (N, columns) → (N, d)."""
-    parts = [
-        codes[:, [k]] if c.categories is None else (codes[:, [k]] == np.arange(len(c.categories))).astype(np.float64)
-        for k, c in enumerate(encoder.columns)
-    ]
-    return np.concatenate(parts, axis=1)
+def matrix_of(parts: Parts, codes: Floats) -> Floats:
+    """Undo :func:`codes_of`: (N, parts) → (N, d)."""
+    return np.concatenate([part.features(codes[:, k]) for k, part in enumerate(parts)], axis=1)
 
 
-def columns_of(term: Term, encoder: TableEncoder) -> tuple[int, ...]:
-    """Return the columns of the table that a term uses, each once."""
-    return tuple(sorted({encoder.source[f] for f in term.features}))
+def sources(parts: Parts) -> tuple[int, ...]:
+    """Return the part that each feature belongs to."""
+    return tuple(k for k, part in enumerate(parts) for _ in range(part.width))
+
+
+def parts_of(term: Term, parts: Parts) -> tuple[int, ...]:
+    """Return the parts that a term uses, each once."""
+    source = sources(parts)
+    return tuple(sorted({source[f] for f in term.features}))

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.columns.number import Number
 from knotwork.data.links import LINKS
 from knotwork.data.steps import Inputs, first_step, known_scaler, read_steps
-from knotwork.data.table import Column, TableEncoder
+from knotwork.data.table import TableEncoder
 from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.maxsum import MaxSum
@@ -191,7 +192,7 @@ def as_pwl(model: Any) -> Spline | LatticePWL | MaxSum:
 def _of_function(function: Function, kind: str) -> Resolved:
     if not isinstance(function, Spline):
         return Resolved(kind, function=function)
-    encoder = TableEncoder(tuple(Column(name) for name in function.feature_names))
+    encoder = TableEncoder(tuple(Number(name) for name in function.feature_names))
     return Resolved(kind, encoder, function=function, spline=function)
 
 

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from knotwork.arrays import Floats, read_numbers
 from knotwork.data.coordinates import Coordinates, mean_and_std
-from knotwork.data.table import as_frame, learn_encoder
+from knotwork.data.learn import learn_table
+from knotwork.data.table import as_frame
 from knotwork.errors import NetworkError
 
 # Features of size one that a unit may read. More of them are made smaller together: an optimiser moves the weights of
@@ -127,7 +128,7 @@ def input_scaling(c: Coordinates) -> Coordinates:
 def _matrix(values: Any, name: str) -> Floats:
     """Return rows as float64, (N, d); the text columns of a frame as indicators, one column as (N, 1)."""
     frame = as_frame(values) is not None
-    matrix = learn_encoder(values).encode(values) if frame else read_numbers(values, name, NetworkError)
+    matrix = learn_table(values)[1] if frame else read_numbers(values, name, NetworkError)
     matrix = matrix[:, None] if matrix.ndim == 1 and name == "y" else matrix
     if matrix.ndim != 2 or matrix.size == 0:
         raise NetworkError(f"{name} must have shape (N, columns) with at least one row, got {matrix.shape}")

@@ -130,9 +130,19 @@ def _coordinates(c: Any) -> None:
     require(bool((c.x_scale > 0).all()) and bool((c.y_scale > 0).all()), "scales that are not positive")
 
 
-def _column(column: Any) -> None:
-    plain = all(isinstance(c, (str, int, float)) for c in column.categories or ())
+def _number(column: Any) -> None:
+    require(column.fill is None or bool(np.isfinite(column.fill)), f"column {column.name!r} with a fill that is none")
+    require(column.fill is not None or not column.indicator, f"column {column.name!r} with gaps and no fill")
+
+
+def _levels(column: Any) -> None:
+    plain = all(isinstance(c, (str, int, float)) for c in (*column.categories, *column.pooled))
     require(plain, f"column {column.name!r} with categories that are neither text nor numbers")
+    require(len(column.feature_names) > 0, f"column {column.name!r} without categories")
+
+
+def _table_encoder(encoder: Any) -> None:
+    require(encoder.missing in ("indicator", "error"), f"an encoder that does {encoder.missing!r} about gaps")
 
 
 def _history(history: Any) -> None:
@@ -213,18 +223,20 @@ def has_features(coordinates: Any, features: int) -> None:
 
 RULES: dict[str, Callable[[Any], None]] = {
     "ClassFit": _class_fit,
-    "Column": _column,
     "Conversion": _conversion,
     "Coordinates": _coordinates,
     "Hinge": _hinge,
     "History": _history,
     "Knot": _knot,
+    "Levels": _levels,
     "Linear": _linear,
     "MaxSum": _max_sum,
+    "Number": _number,
     "PruningPath": _pruning_path,
     "Refit": _refit,
     "Selection": _selection,
     "Spline": _spline,
     "SplineFit": _spline_fit,
+    "TableEncoder": _table_encoder,
     "TermTable": _term_table,
 }

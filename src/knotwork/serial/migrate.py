@@ -14,7 +14,7 @@ from typing import Any
 
 from knotwork.serial.tables import require_keys
 
-SCHEMA = 3
+SCHEMA = 4
 
 Fields = dict[str, Any]
 Rewrite = Callable[[Fields], dict[str, Any]]
@@ -109,6 +109,18 @@ def _coordinates_1(fields: Fields, y_centre: Any, y_scale: float) -> dict[str, A
     return _record("Coordinates", {**x, "y_centre": y_centre, "y_scale": y_scale})
 
 
+# From schema 3 to 4: a column is a record of its kind; an encoder says what it does about gaps: it refused them.
+
+
+def _column_3(fields: Fields) -> dict[str, Any]:
+    require_keys(fields, {"name", "categories"}, "Column")
+    if fields["categories"] is None:
+        return _record("Number", {"name": fields["name"], "fill": None, "indicator": False})
+    if fields["categories"] == {"tuple": []}:
+        return _record("Skipped", {"name": fields["name"], "reason": "is not used"})
+    return _record("Levels", {**fields, "pooled": {"tuple": []}, "gaps": False})
+
+
 # By the schema to rewrite from: the records that changed.
 STEPS: dict[int, dict[str, Rewrite]] = {
     1: {
@@ -118,4 +130,5 @@ STEPS: dict[int, dict[str, Rewrite]] = {
     },
     # The document got a digest and names its file of arrays. Saved histories are those of estimators.
     2: {"History": gains("History", validation_unseen=True)},
+    3: {"Column": _column_3, "TableEncoder": gains("TableEncoder", missing="error")},
 }

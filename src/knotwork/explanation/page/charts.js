@@ -101,6 +101,11 @@ function effectChart(effect, output) {
       });
     }
     if (effect.network) data.push(line(effect.network, { line: { color: css("--accent"), width: 2.5 }, hovertemplate: "network %{y:.4~g}<extra></extra>" }));
+    if (effect.missing) { // a line across: it belongs to no value of the column
+      const height = (effect.missing.network || effect.missing.spline)[output];
+      const rows = effect.missing.count === null ? "" : `, ${figure(effect.missing.count)} rows`;
+      data.push(line({ [output]: x.map(() => height) }, { line: { color: css("--warm"), width: 1.5, dash: "dot" }, hovertemplate: `missing %{y:.4~g}${rows}<extra></extra>` }));
+    }
   }
   return {
     data,

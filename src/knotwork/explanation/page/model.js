@@ -41,9 +41,13 @@ const activations = {
   Hardtanh: (o) => (u) => Math.min(Math.max(u, o.low), o.high),
 };
 
-/** Table columns to model inputs: categories become indicators. */
+/** Table columns to model inputs: categories become indicators, a missing number (null) its fill and a one. */
 function encode(columns, codes) {
-  return columns.flatMap((column, c) => column.categories ? column.categories.map((_, k) => +(codes[c] === k)) : [codes[c]]);
+  return columns.flatMap((column, c) => {
+    if (column.categories) return column.categories.map((_, k) => +(codes[c] === k));
+    if (column.fill === null) return [codes[c]];
+    return codes[c] === null ? [column.fill, 1] : [codes[c], 0];
+  });
 }
 
 /** A function from inputs to outputs that runs the layers one after the other. */

@@ -220,8 +220,16 @@ function row() {
     input.dataset.column = c;
     box.append(make("span", column.name, { class: "name", title: column.name }), value, input);
     input.addEventListener("input", () => { codes[c] = Number(input.value); show(); });
+    let gap = null;
+    if (column.fill !== null) {
+      gap = make("input", null, { type: "checkbox", "aria-label": `${column.name} is missing` });
+      const label = make("label", null, { class: "gap" });
+      label.append(gap, make("span", "missing"));
+      box.append(label);
+      gap.addEventListener("change", () => { codes[c] = gap.checked ? null : Number(input.value); show(); });
+    }
     at("sliders").append(box);
-    return { input, value, column };
+    return { input, value, gap, column };
   });
 
   function parts(x, outputs) {
@@ -239,16 +247,17 @@ function row() {
     }
     const values = m.parts.curves.map((curve, c) => {
       if (m.columns[c].categories) return codes[c] < 0 ? 0 : curve.heights[output][codes[c]];
-      return interpolate(curve.grid, curve.heights[output], codes[c]);
+      return codes[c] === null ? curve.missing[output] : interpolate(curve.grid, curve.heights[output], codes[c]);
     });
     const rest = outputs[output] - m.parts.base[output] - values.reduce((a, b) => a + b, 0);
     return [...values.map((v, c) => [m.columns[c].name, v]), ["interaction", rest]];
   }
 
   function show() {
-    controls.forEach(({ input, value, column }, c) => {
-      input.value = codes[c];
-      value.textContent = column.categories ? "" : figure(codes[c]);
+    controls.forEach(({ input, value, gap, column }, c) => {
+      input.value = codes[c] === null ? column.fill : codes[c];
+      if (gap) gap.checked = codes[c] === null;
+      value.textContent = column.categories ? "" : codes[c] === null ? "missing" : figure(codes[c]);
     });
     const x = encode(m.columns, codes);
     const outputs = predict(x);

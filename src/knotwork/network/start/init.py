@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.learn import learn_table
 from knotwork.data.sample import Sample
-from knotwork.data.table import TableEncoder, as_frame, learn_encoder
+from knotwork.data.table import TableEncoder, as_frame
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.reshape import FILLS
@@ -216,8 +217,12 @@ def carried_units(spline: Spline, task: StartTask) -> tuple[int, ...]:
 
 def _read_rows(X: Any, features: int) -> tuple[Floats, TableEncoder | None]:
     """Read rows as (N, d), and how a data frame became them."""
-    encoder = None if isinstance(X, Tensor) or as_frame(X) is None else learn_encoder(X)
-    rows = to_numpy(X) if encoder is None else encoder.encode(X)
+    encoder = None
+    if isinstance(X, Tensor) or as_frame(X) is None:
+        rows = to_numpy(X)
+    else:
+        encoder, rows = learn_table(X)
+        encoder = encoder.with_means(rows.mean(axis=0))
     rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
     if rows.ndim != 2 or rows.shape[1] != features:
         columns = "" if encoder is None else f" once its columns are encoded ({', '.join(encoder.feature_names)})"

@@ -1,0 +1,9 @@
+"""All kinds of columns. Each has a name, feature names, parts to show, and a way to write its features."""
+
+from __future__ import annotations
+
+from knotwork.data.columns.levels import Levels
+from knotwork.data.columns.number import Number
+from knotwork.data.columns.skipped import Skipped
+
+Column = Number | Levels | Skipped

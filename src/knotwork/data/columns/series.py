@@ -1,0 +1,85 @@
+"""Reading one column of any frame library, or of an array: numbers with NaN for gaps, or codes of its texts.
+
+NaN, None, pandas' NA and NaT, polars' and Arrow's nulls are all gaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.arrays import Floats
+from knotwork.errors import DataError
+
+# How many offending values or rows a message lists.
+SHOWN = 5
+
+
+def floats(values: Any, name: str) -> Floats:
+    """Return a series or an array of numbers as float64, (N,), NaN where it has gaps; texts of numbers count."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "biuf":
+        return values.astype(np.float64, copy=False)
+    try:
+        if isinstance(values, np.ndarray):
+            return _of_objects(values)
+        if values.dtype == nw.String:
+            return _of_objects(texts(values))
+        if values.dtype == nw.Boolean:
+            return np.asarray(values.cast(nw.Float64).to_numpy(), dtype=np.float64)
+        array = values.to_numpy()
+        return _of_objects(array) if array.dtype == object else np.asarray(array, dtype=np.float64)
+    except OverflowError:
+        raise DataError(
+            f"numbers must be within the range of floats (1.8e308), column {name!r} holds larger integers; "
+            f"divide them, or take their logarithm"
+        ) from None
+    except Exception:  # each library has its own error for what it cannot convert
+        kind = "text" if isinstance(values, np.ndarray) else values.dtype
+        raise DataError(
+            f"column {name!r} held numbers in training and now holds {kind}; convert it to numbers first"
+        ) from None
+
+
+def _of_objects(values: NDArray[Any]) -> Floats:
+    """Return Python's numbers, or their texts, as float64."""
+    import pandas as pd
+
+    gaps = pd.isna(values)
+    numbers = np.full(len(values), np.nan)
+    numbers[~gaps] = np.asarray(values[~gaps], dtype=np.float64)
+    return numbers
+
+
+def texts(column: nw.Series[Any]) -> NDArray[Any]:
+    """Return the values of a column of texts, categories or Python objects, with None or NaN for gaps: (N,)."""
+    if column.dtype == nw.Categorical and column.implementation.is_pyarrow():
+        column = column.cast(nw.String)  # the nulls of a dictionary get lost otherwise
+    return np.asarray(column.to_numpy(), dtype=object)
+
+
+def factorise(values: Any) -> tuple[NDArray[np.intp], list[Any]]:
+    """Return each row's code, −1 for a gap, and the different values in order of their codes.
+
+    By hashing: sorting the rows would take several times as long.
+    """
+    import pandas as pd
+
+    native = values if isinstance(values, np.ndarray) else nw.to_native(values)
+    if not isinstance(native, (np.ndarray, pd.Series)):
+        native = texts(values)
+    codes, distinct = pd.factorize(native)
+    return codes, distinct.tolist()
+
+
+def listing(values: Sequence[str]) -> str:
+    """Name the first few of some values.
+
+    >>> listing([str(k) for k in range(7)])
+    "'0', '1', '2', '3', '4' and 2 more"
+    """
+    shown = ", ".join(repr(v) for v in values[:SHOWN])
+    return shown if len(values) <= SHOWN else f"{shown} and {len(values) - SHOWN} more"
