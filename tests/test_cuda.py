@@ -7,6 +7,7 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from torch import nn
 
 import knotwork as kw
+from knotwork.network.train import loop
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use")
 
@@ -86,3 +87,34 @@ def test_a_head_is_set_where_the_model_is():
     model.eval()
     assert (model(images.to("cuda")).argmax(1).cpu() == labels).float().mean() > 0.95
     assert report.max_difference < 1e-2
+
+
+@pytest.mark.parametrize("kind", ["regression", "classes"])
+def test_recorded_steps_are_the_steps_one_by_one(monkeypatch, kind):
+    X, y = kw.datasets.load_wine_quality("red")
+    estimator = kw.SplineNetRegressor if kind == "regression" else kw.SplineNetClassifier
+    settings = {"hidden": (32, 32), "epochs": 4, "device": "cuda", "random_state": 0}
+    recorded = estimator(**settings).fit(X, y).history_
+    monkeypatch.setattr(loop, "draws", lambda net: True)  # such networks are never recorded
+    one_by_one = estimator(**settings).fit(X, y).history_
+    assert recorded.validation_loss != [recorded.validation_loss[0]] * 5
+    np.testing.assert_allclose(recorded.validation_loss, one_by_one.validation_loss, rtol=1e-3)
+    np.testing.assert_allclose(recorded.train_loss, one_by_one.train_loss, rtol=1e-3)
+
+
+def test_a_network_with_batch_norm_is_recorded_with_its_statistics(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(700, 4))
+    y = np.abs(X[:, 0]) + np.maximum(X[:, 1], 0)
+
+    def trained():
+        torch.manual_seed(0)
+        layers = nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 1)
+        net = nn.Sequential(*layers).to("cuda")
+        kw.train(net, X, y, epochs=3, random_state=0)
+        return net.state_dict()
+
+    recorded = trained()
+    monkeypatch.setattr(loop, "draws", lambda net: True)
+    for name, value in trained().items():
+        torch.testing.assert_close(recorded[name], value, rtol=1e-3, atol=1e-4, msg=name)

@@ -176,15 +176,14 @@ def _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots, kno
         if i < top and ordered[i] > ordered[0] and (first == knots.size or ordered[i] != knots[first]):
             first -= 1
             knots[first] = ordered[i]
-        if not counted:
-            # Weights may sum to far more than there are rows: positions that stay in a row are passed over.
-            if i == 0:
-                break
-            below = upto[i - 1] + tied
-            if position - minspan == position:
-                position = below
-            elif position - below > 64.0 * minspan:
-                position -= minspan * np.floor((position - below) / minspan - 1.0)
+        # There may be far more observations than entries: positions that stay in an entry are passed over.
+        if i == 0:
+            break
+        below = (each * i if counted else upto[i - 1]) + tied
+        if position - minspan == position:
+            position = below
+        elif position - below > 4.0 * minspan:
+            position -= minspan * np.floor((position - below) / minspan - 1.0)
         position -= minspan
     count = knots.size - first
     thin = 0 < max_knots < count

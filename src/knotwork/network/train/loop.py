@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from knotwork.errors import NetworkError
 from knotwork.network.train.checkpoint import Checkpoint, Identity, Saved, described, digest_of, settings, versions
+from knotwork.network.train.graphed import GraphedStep
 from knotwork.network.train.history import History
 from knotwork.network.train.losses import Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import (
@@ -31,8 +32,10 @@ from knotwork.network.train.optimiser import (
     Schedule,
     forget_direction,
     make_optimiser,
+    make_state,
     optimiser_state,
     set_optimiser_state,
+    set_rate,
 )
 from knotwork.network.train.randomness import draws, global_generator, global_states, own_dropout, set_global_states
 from knotwork.network.train.rows import Part, Rows
@@ -132,6 +135,8 @@ class _Run:
     rates : of every step, one schedule per group of the optimiser; share : what setbacks have left of them
     order_generator, mask_generator : of the order of the rows, and of dropout
     draws : whether the network (or a loader) also draws from torch's global generator
+    can_record : whether steps may be recorded as a CUDA graph: on a GPU, without random numbers or functions of others
+    average_weight : that of a recorded step
     """
 
     net: nn.Module
@@ -151,6 +156,9 @@ class _Run:
     share: float = 1.0
     elapsed: float = 0.0
     stopped: bool = False
+    can_record: bool = False
+    graphed: GraphedStep | None = None
+    average_weight: Tensor = field(default_factory=lambda: torch.zeros(()))
 
     @classmethod
     def begin(
@@ -163,6 +171,8 @@ class _Run:
         steps = training.steps(options.batch_size)
         made = make_optimiser(parameters, options.learning_rate, options.weight_decay, loss.adam_epsilon, factory)
         averaged = copy.deepcopy(net)
+        quiet = not draws(net) and options.dropout == 0 and not any(isinstance(m, nn.Dropout) for m in net.modules())
+        known = factory is None and not isinstance(loss, OwnLoss)
         return cls(
             net=net,
             averaged=averaged,
@@ -176,6 +186,7 @@ class _Run:
             mask_generator=torch.Generator(training.device).manual_seed(seed),
             draws=draws(net) or not isinstance(training, Part),
             device=training.device,
+            can_record=quiet and known and all(p.is_cuda for p in parameters),
         )
 
     @property
@@ -221,23 +232,56 @@ class _Run:
     def _steps(self, training: Rows, loss: Loss, unit: float) -> None:
         """Run the steps of an epoch."""
         # Responses below 1e-162 have no squares: their losses are 0, in any unit.
-        options, gain = self.options, loss.gain(self.history.train_loss[0] / unit if unit > 0 else 0.0)
-        penalised: list[Tensor] = [p for p in self.parameters if p.ndim > 1]
+        gain = loss.gain(self.history.train_loss[0] / unit if unit > 0 else 0.0)
+        size = self.options.batch_size
         self.net.train()
-        for batch in training.shuffled(options.batch_size, self.order_generator):
-            for group, rates in zip(self.optimiser.param_groups, self.rates, strict=True):
-                group["lr"] = self.share * rates[self.step]
-            self.step += 1
-            self.optimiser.zero_grad(set_to_none=True)
-            cost = _mean(loss.learning(self.net(batch.x), batch.y), batch.weight)
-            if gain != 1:
-                cost = cost * gain
-            if options.l1 > 0:
-                cost = cost + options.l1 * sum(p.abs().sum() for p in penalised)
-            cost.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(self.parameters, options.clip)
-            self.optimiser.step()
-            _average(self.averaged, self.net, self.step, options.average * self.steps_per_epoch)
+        if not (self.can_record and isinstance(training, Part) and size <= len(training)):
+            for batch in training.shuffled(size, self.order_generator):
+                self._step(batch, loss, gain, self._next())
+            return
+        if self.graphed is None:
+            self.graphed = self._record(training, loss, gain)
+        for rows in training.orders(size, self.order_generator):
+            weight = self._next()
+            if len(rows) == size:
+                self.average_weight.fill_(weight)
+                self.graphed(rows)
+            else:
+                self._step(training.at(rows), loss, gain, weight)
+
+    def _next(self) -> float:
+        """Set the rates of the next step; return the weight of its network in the average."""
+        for group, rates in zip(self.optimiser.param_groups, self.rates, strict=True):
+            set_rate(group, self.share * rates[self.step])
+        self.step += 1
+        # Over the last half of the steps, but no more than the horizon.
+        return 1 / max(1.0, min(self.options.average * self.steps_per_epoch, self.step / 2))
+
+    def _step(self, batch: Part, loss: Loss, gain: float, weight: float | Tensor) -> None:
+        """Take one step on a batch, and move the average towards the network by this weight."""
+        options = self.options
+        self.optimiser.zero_grad(set_to_none=True)
+        cost = _mean(loss.learning(self.net(batch.x), batch.y), batch.weight)
+        if gain != 1:
+            cost = cost * gain
+        if options.l1 > 0:
+            cost = cost + options.l1 * sum(p.abs().sum() for p in self.parameters if p.ndim > 1)
+        cost.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.parameters, options.clip)
+        self.optimiser.step()
+        _average(self.averaged, self.net, weight)
+
+    def _record(self, training: Part, loss: Loss, gain: float) -> GraphedStep:
+        """Record the steps on full batches."""
+        self.average_weight = torch.zeros((), dtype=self.parameters[0].dtype, device=self.device)
+        make_state(self.optimiser)
+        changes = [*self.net.state_dict().values(), *self.averaged.state_dict().values()]
+        changes += [v for state in self.optimiser.state.values() for v in state.values() if isinstance(v, Tensor)]
+
+        def step(rows: Tensor) -> None:
+            self._step(training.at(rows), loss, gain, self.average_weight)
+
+        return GraphedStep(step, changes, self.options.batch_size, self.device)
 
     def _is_setback(self, reached: float) -> bool:
         """Whether a validation loss is too far above the best one, or not a number at all."""
@@ -301,17 +345,21 @@ def _identity(
     )
 
 
-def _average(averaged: nn.Module, net: nn.Module, step: int, horizon: float) -> None:
-    """Move the averaged weights towards the current ones: over the last half of the steps, ``horizon`` at most."""
-    weight = 1 / max(1.0, min(horizon, step / 2))
+def _average(averaged: nn.Module, net: nn.Module, weight: float | Tensor) -> None:
+    """Move the averaged weights towards the current ones."""
+    ours: list[Tensor] = list(averaged.parameters())
+    theirs: list[Tensor] = list(net.parameters())
     with torch.no_grad():
-        torch._foreach_lerp_(list(averaged.parameters()), list(net.parameters()), weight)
+        if isinstance(weight, Tensor):
+            torch._foreach_lerp_(ours, theirs, [weight.to(p.dtype) for p in ours])
+        else:
+            torch._foreach_lerp_(ours, theirs, weight)
         # BatchNorm's statistics go with the weights that they are of; what else a layer remembers is its latest.
-        for (name, ours), theirs in zip(averaged.named_buffers(), net.buffers(), strict=True):
+        for (name, own), other in zip(averaged.named_buffers(), net.buffers(), strict=True):
             if name.endswith(("running_mean", "running_var")):
-                ours.lerp_(theirs, weight)
+                own.lerp_(other, weight)
             else:
-                ours.copy_(theirs)
+                own.copy_(other)
 
 
 def _mean(costs: Tensor, weight: Tensor) -> Tensor:
@@ -321,12 +369,14 @@ def _mean(costs: Tensor, weight: Tensor) -> Tensor:
 
 def _evaluate(net: nn.Module, rows: Rows, loss: Loss) -> float:
     net.eval()
-    cost = weight = 0.0
+    # Summed where the rows are, and looked at once.
+    kind = torch.float32 if rows.device.type == "mps" else torch.float64  # some devices have no float64
+    cost = weight = torch.zeros((), dtype=kind, device=rows.device)
     with torch.no_grad():
         for part in rows.chunks():
-            cost += float((loss.rows(net(part.x), part.y) * part.weight).sum())
-            weight += float(part.weight.sum())
-    return cost / weight
+            cost = cost + (loss.rows(net(part.x), part.y) * part.weight).sum()
+            weight = weight + part.weight.sum()
+    return float(cost / weight)
 
 
 def _state(net: nn.Module) -> dict[str, Tensor]:

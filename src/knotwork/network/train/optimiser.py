@@ -31,6 +31,9 @@ def make_optimiser(
             {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
         ]
         fused = all(p.device.type in ("cpu", "cuda") for p in parameters) or None
+        if all(p.is_cuda for p in parameters):  # everything that a step reads is on the device: it can be recorded
+            on_device = torch.tensor(rate, device=parameters[0].device)
+            return torch.optim.AdamW(groups, lr=on_device, eps=epsilon, fused=fused, capturable=True)
         return torch.optim.AdamW(groups, lr=rate, eps=epsilon, fused=fused)
     made = factory(parameters)
     if not isinstance(made, torch.optim.Optimizer):
@@ -78,6 +81,29 @@ class Schedule:
         down = 0.02 + 0.98 * (1 + np.cos(np.pi * past)) / 2
         rates: Floats = self.peak * up * down
         return rates
+
+
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """Set the learning rate of a group; one that is a tensor stays the same tensor."""
+    if isinstance(group["lr"], Tensor):
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
+
+
+def make_state(optimiser: torch.optim.Optimizer) -> None:
+    """Make the state of a fresh optimiser, as it is before the first step."""
+    if optimiser.state:
+        return
+    for group in optimiser.param_groups:
+        set_rate(group, 0.0)
+        for p in group["params"]:
+            p.grad = torch.zeros_like(p)
+    optimiser.step()
+    for state in optimiser.state.values():
+        for value in state.values():
+            if isinstance(value, Tensor):
+                value.zero_()
 
 
 def forget_direction(optimiser: torch.optim.Optimizer) -> None:

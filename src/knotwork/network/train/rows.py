@@ -58,9 +58,16 @@ class Part:
 
     def shuffled(self, batch_size: int, generator: torch.Generator) -> Iterator[Part]:
         """Yield the batches of an epoch in a new order."""
+        return map(self.at, self.orders(batch_size, generator))
+
+    def orders(self, batch_size: int, generator: torch.Generator) -> list[Tensor]:
+        """Return the numbers of the rows in each batch of an epoch, in a new order."""
         order = torch.randperm(len(self), generator=generator).to(self.device)
-        for batch in self._batches(order, batch_size):
-            yield Part(self.x[batch], self.y[batch], self.weight[batch])
+        return self._batches(order, batch_size)
+
+    def at(self, rows: Tensor) -> Part:
+        """Return the rows of these numbers."""
+        return Part(self.x[rows], self.y[rows], self.weight[rows])
 
     @staticmethod
     def _batches(order: Tensor, batch_size: int) -> list[Tensor]:
