@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 import knotwork as kw
-from knotwork.commands.predict import _write_csv
+from knotwork.commands.prediction_files import open_csv
 from knotwork.commands.spreadsheet import marked, unmarked
 from knotwork.data import files, stream
 from knotwork.data.files import read_file
@@ -187,14 +187,10 @@ def test_marks_can_be_taken_off(text):
 
 
 def test_csv_on_a_terminal_is_escaped():
-    class Terminal(io.StringIO):
-        def isatty(self):
-            return True
-
     frame = pd.DataFrame({"prediction": [ESCAPE], "n": [1.5]})
-    terminal, pipe = Terminal(), io.StringIO()
-    _write_csv(frame, terminal)
-    _write_csv(frame, pipe)
+    terminal, pipe = io.StringIO(), io.StringIO()
+    open_csv(terminal, on_terminal=True)(frame)
+    open_csv(pipe)(frame)
     assert "\x1b" not in terminal.getvalue()
     assert ESCAPE in pipe.getvalue()
 

@@ -1,6 +1,9 @@
 import io
 import json
+import subprocess
+import sys
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -108,3 +111,144 @@ def test_models_saved_from_python(knotwork_json, refused, frame, data, tmp_path)
     X.set_axis(["x0", "x1"], axis=1).to_csv(tmp_path / "x.csv", index=False)
     predictions = knotwork_json("predict", tmp_path / "array", tmp_path / "x.csv")["predictions"]["prediction"]
     np.testing.assert_array_equal(predictions, array.predict(X.to_numpy()))
+
+
+KEYS = ["007", "NA", "", "1e5", "0x1F", "trailing ", "a,b", 'say "so"', "ünï", "=1+1"]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Read files in blocks of 100 rows, the minimum."""
+    monkeypatch.setattr("knotwork.data.files.BLOCK", 1)
+
+
+def test_id_columns_are_carried_over_as_they_are(knotwork, knotwork_json, spline_model, frame, tmp_path, small_blocks):
+    new = frame.assign(key=KEYS * 30, **{"no.": [f"{k:05d}" for k in range(300)]})
+    new.to_csv(tmp_path / "new.csv", index=False)
+    options = ("predict", spline_model, tmp_path / "new.csv", "--id", "no.", "--id", "key")
+    knotwork(*options, "--out", tmp_path / "p.csv")
+    written = pd.read_csv(tmp_path / "p.csv", dtype=str, keep_default_na=False)
+    assert written.columns.tolist() == ["no.", "key", "prediction"]
+    assert written["no."].tolist() == new["no."].tolist()
+    assert written["key"].tolist() == [*KEYS[:-1], "'=1+1"] * 30  # a spreadsheet would run the last one
+    expected = kw.load(spline_model).predict(features(frame))
+    np.testing.assert_allclose(written["prediction"].astype(float), expected, rtol=1e-14)
+    assert knotwork(*options).stdout == (tmp_path / "p.csv").read_text()
+    predictions = knotwork_json(*options)["predictions"]
+    assert list(predictions) == ["no.", "key", "prediction"]
+    assert predictions["key"] == KEYS * 30
+
+
+def test_a_column_may_be_an_id_and_a_feature(knotwork, spline_model, frame, tmp_path):
+    shown = frame.drop(columns="y").map(lambda v: f"{v:+.3f}" if isinstance(v, float) else v)
+    shown.to_csv(tmp_path / "new.csv", index=False)
+    result = knotwork("predict", spline_model, tmp_path / "new.csv", "--id", "width", "--id", "Art", "--id", "width")
+    written = pd.read_csv(io.StringIO(result.stdout), dtype=str)
+    assert written.columns.tolist() == ["width", "Art", "prediction"]
+    assert written["width"].tolist() == shown["width"].tolist()
+    assert written["Art"].tolist() == shown["Art"].tolist()
+    np.testing.assert_allclose(
+        written["prediction"].astype(float), kw.load(spline_model).predict(features(frame)), rtol=1e-12
+    )
+
+
+def test_parquet_ids_keep_their_types(knotwork, knotwork_json, spline_model, frame, tmp_path, monkeypatch):
+    monkeypatch.setattr("knotwork.data.files.BLOCK", 1)
+    days = pd.Timestamp("2024-02-28 23:00") + pd.to_timedelta(np.arange(2400), unit="h")
+    table = pd.concat([frame] * 8, ignore_index=True)
+    new = table.assign(no=pd.array([None, *range(2**62, 2**62 + 2399)], dtype="Int64"), day=days)
+    new.to_parquet(tmp_path / "new.parquet", index=False)
+    options = ("predict", spline_model, tmp_path / "new.parquet", "--id", "no", "--id", "day")
+    knotwork(*options, "--out", tmp_path / "p.parquet")
+    written = pd.read_parquet(tmp_path / "p.parquet", dtype_backend="pyarrow")
+    assert written["no"].tolist()[1:] == new["no"].tolist()[1:]
+    assert written["no"].isna().tolist() == [True] + [False] * 2399
+    assert pd.DatetimeIndex(written["day"]).equals(pd.DatetimeIndex(days))
+    knotwork(*options, "--out", tmp_path / "p.csv")
+    text = pd.read_csv(tmp_path / "p.csv", dtype=str)
+    assert text["no"].tolist()[1:] == [str(v) for v in new["no"][1:]]
+    assert text["day"].tolist() == [str(day) for day in days]
+    predictions = knotwork_json(*options)["predictions"]
+    assert predictions["no"] == [None, *range(2**62, 2**62 + 2399)]
+    assert predictions["day"][:2] == ["2024-02-28 23:00:00", "2024-02-29 00:00:00"]
+
+
+@pytest.mark.parametrize("model", ["spline_model", "network_model"])
+@pytest.mark.parametrize("name", ["comma.csv", "semicolon.csv", "table.parquet"])
+def test_blocks_change_nothing(knotwork_json, data, model, name, monkeypatch, request):
+    options = ("predict", request.getfixturevalue(model), data / name, "--id", "width")
+    whole = knotwork_json(*options)
+    monkeypatch.setattr("knotwork.data.files.BLOCK", 1)
+    monkeypatch.setattr("knotwork.data.blocks.rows_of_block", lambda dialect: 7)
+    blocks = knotwork_json(*options)
+    assert blocks["rows"] == whole["rows"]
+    assert blocks["predictions"]["width"] == whole["predictions"]["width"]
+    # A product of another number of rows may differ in its last bit.
+    np.testing.assert_allclose(
+        blocks["predictions"]["prediction"], whole["predictions"]["prediction"], rtol=1e-13, atol=1e-13
+    )
+
+
+def test_longer_lines_than_the_first_are_read_in_smaller_blocks(
+    knotwork_json, spline_model, frame, tmp_path, monkeypatch
+):
+    frame.assign(note=["x"] * 150 + ["x" * 5000] * 150).to_csv(tmp_path / "new.csv", index=False)
+    options = ("predict", spline_model, tmp_path / "new.csv")
+    expected = knotwork_json(*options)["predictions"]["prediction"]
+    monkeypatch.setattr("knotwork.data.files.MAX_BLOCK", 1 << 19)
+    monkeypatch.setattr("knotwork.data.blocks.rows_of_block", lambda dialect: 110)
+    np.testing.assert_allclose(knotwork_json(*options)["predictions"]["prediction"], expected, rtol=1e-13, atol=1e-13)
+
+
+def test_nothing_is_written_if_a_later_block_cannot_be_read(refused, spline_model, frame, tmp_path, small_blocks):
+    new = tmp_path / "new.csv"
+    frame.assign(width=frame["width"].astype(str).where(frame.index != 250, "wide")).to_csv(new, index=False)
+    assert "column 'width' must hold numbers, line 252" in refused("predict", spline_model, new)  # stdout is empty
+    assert "line 252" in refused("predict", spline_model, new, "--out", tmp_path / "p.csv")
+    assert "line 252" in refused("predict", spline_model, new, "--json")
+    frame.to_csv(new, index=False)
+    with new.open("a") as file:
+        file.write("1,2\n")
+    assert "as many fields as there are column names" in refused("predict", spline_model, new)
+    assert [p.name for p in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_ids_that_cannot_be_carried_over(refused, spline_model, frame, tmp_path):
+    new = tmp_path / "new.csv"
+    frame.assign(prediction=1).to_csv(new, index=False)
+    assert "no column 'Breite'" in refused("predict", spline_model, new, "--id", "Breite")
+    sentence = refused("predict", spline_model, new, "--id", "prediction", "--out", tmp_path / "p.csv")
+    assert "--id 'prediction' is the name of a column of predictions; rename it" in sentence
+    assert [p.name for p in tmp_path.iterdir()] == ["new.csv"]
+
+
+def test_unseen_categories_in_many_blocks_are_noted_once(knotwork, spline_model, frame, tmp_path, small_blocks):
+    frame.assign(Art=[f"new {k}" for k in range(300)]).to_csv(tmp_path / "new.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        result = knotwork("predict", spline_model, tmp_path / "new.csv")
+    assert result.stderr.count("note: column 'Art' has categories that training did not see") == 1
+    assert result.stderr.count("\n") == 1
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the peak from Linux's /proc")
+def test_memory_does_not_grow_with_the_file(tmp_path):
+    """Peak memory of two runs in processes of their own, on files of which one is ten times as long."""
+    X = np.random.default_rng(0).normal(size=(1000, 4))
+    kw.save(kw.MarsRegressor().fit(pd.DataFrame(X, columns=list("abcd")), np.abs(X[:, 0])), tmp_path / "m")
+    head, _, rows = pd.DataFrame(X, columns=list("abcd")).assign(key="00012345").to_csv(index=False).partition("\n")
+    program = (
+        "import pathlib, sys\nfrom knotwork.data import files\nfiles.BLOCK = 100_000\nfrom knotwork.cli import app\n"
+        "app(sys.argv[1:], standalone_mode=False)\nstatus = pathlib.Path('/proc/self/status').read_text()\n"
+        "print(status.partition('VmHWM:')[2].split()[0])\n"
+    )
+    peaks = []
+    for times in (60, 600):
+        (tmp_path / "new.csv").write_text(f"{head}\n{rows * times}")
+        arguments = ["predict", tmp_path / "m", tmp_path / "new.csv", "--id", "key", "--out", tmp_path / f"{times}.csv"]
+        run = subprocess.run(
+            [sys.executable, "-c", program, *map(str, arguments)], capture_output=True, text=True, check=True
+        )
+        peaks.append(int(run.stdout.split()[-1]) / 1024)
+    # 540 000 rows more would be 22 MB as numbers, and about 100 MB with the ids.
+    assert peaks[1] - peaks[0] < 20, peaks

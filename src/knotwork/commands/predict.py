@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import tempfile
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from knotwork.atomic import atomic_file
 from knotwork.commands.output import print_json, require_free_file
-from knotwork.commands.spreadsheet import marked
-from knotwork.errors import DataError, MissingPackage
+from knotwork.errors import DataError
 from knotwork.printable import printable
 
 if TYPE_CHECKING:
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from knotwork.data.pieces import Kind
     from knotwork.network.resolve import Resolved
 
+# Bytes of predictions for stdout that are kept in memory; more go to a temporary file.
+MEMORY = 1 << 26
+
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Folder that knotwork fit --out or kw.save wrote.", show_default=False)],
@@ -28,14 +33,18 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="File for the predictions, .csv or .parquet; without it CSV to stdout.")
     ] = None,
+    id_columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--id", metavar="COLUMN", help="A column to carry over in front of the predictions; repeat for more."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
     """Predict the rows of a table. Other columns, the target among them, may be there or not."""
-    import numpy as np
-
     import knotwork as kw
-    from knotwork.data.files import read_file
+    from knotwork.commands.prediction_files import open_csv, open_output
     from knotwork.network.resolve import resolve
 
     if out is not None:
@@ -43,34 +52,82 @@ def predict(
         if out.suffix.lower() not in (".csv", ".parquet"):
             raise DataError(f"predictions are written as .csv or .parquet, got {out}; choose one of these endings")
     fitted = resolve(kw.load(model))
-    columns = columns_of(fitted, model)
-    table = read_file(data, columns=columns)
-    frame = table.frame(tuple(columns), np.arange(table.rows))
-    del table
-    predictions = _predictions(fitted, frame)
-    _tell_of_overflow(predictions)
+    blocks = _predicted(fitted, model, data, list(dict.fromkeys(id_columns or ())))
     if out is not None:
-        with atomic_file(out) as fresh:
-            _write(predictions, fresh)
+        with atomic_file(out) as fresh, open_output(fresh, out.suffix.lower()) as write:
+            rows = sum(map(write, blocks))
         if as_json:
-            print_json({"rows": len(predictions), "saved": str(out)})
+            print_json({"rows": rows, "saved": str(out)})
         else:
-            typer.echo(f"{len(predictions)} predictions in {printable(out)}")
+            typer.echo(f"{rows} predictions in {printable(out)}")
     elif as_json:
-        print_json({"rows": len(predictions), "predictions": predictions.to_dict("list")})
+        columns: dict[str, list[Any]] = {}
+        for block in blocks:
+            for name in block:
+                columns.setdefault(str(name), []).extend(map(_json_value, block[name].tolist()))
+        print_json({"rows": len(next(iter(columns.values()))), "predictions": columns})
     else:
-        _write_csv(predictions, sys.stdout)
+        # Set aside until all rows are predicted: what comes on stdout is never a part.
+        with tempfile.SpooledTemporaryFile(MEMORY, mode="w+", encoding="utf-8", newline="") as aside:
+            write = open_csv(aside, on_terminal=sys.stdout.isatty())
+            for block in blocks:
+                write(block)
+            aside.seek(0)
+            shutil.copyfileobj(aside, sys.stdout)
+
+
+def _predicted(parts: Resolved, model: Path, data: Path, carry: list[str]) -> Iterator[pd.DataFrame]:
+    """Yield the predictions of a file, a block of rows at a time, behind the columns carried over."""
+    import pandas as pd
+
+    from knotwork.data.blocks import read_blocks
+
+    columns = columns_of(parts, model)
+    lost = rows = 0
+    notes: dict[Any, warnings.WarningMessage] = {}
+    for block in read_blocks(data, columns, carry):
+        rows += len(block.frame)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            predictions = _predictions(parts, block.frame)
+        for note in caught:  # the same about other rows is said once
+            about = tuple(name for name in columns if repr(name) in str(note.message))
+            notes.setdefault((note.category, about), note)
+        taken = [name for name in carry if name in predictions]
+        if taken:
+            raise DataError(
+                f"--id {taken[0]!r} is the name of a column of predictions; rename it in {data}, or leave it out"
+            )
+        lost += _not_finite(predictions)
+        yield pd.concat([block.carried, predictions], axis=1) if carry else predictions
+    for note in notes.values():
+        warnings.warn(note.message, note.category, stacklevel=2)
+    if lost:
+        warnings.warn(
+            f"{lost} of {rows} predictions are not finite (inf or NaN, null in JSON): the values of those rows are too "
+            f"large to compute with",
+            stacklevel=2,
+        )
+
+
+def _json_value(value: Any) -> Any:
+    """Return what JSON has, of a column carried over from Parquet; other values as text."""
+    import pandas as pd
+
+    if isinstance(value, (str, bool, int, float)):
+        return value
+    return None if value is None or value is pd.NA or value is pd.NaT else str(value)
 
 
 def columns_of(parts: Resolved, path: Path) -> dict[str, Kind]:
     """Return the columns that a model takes and what they must hold."""
-    from knotwork.data.columns.levels import Levels
+    from knotwork.data.columns.number import Number
 
     if parts.encoder is None or (parts.estimator is None and parts.spline is None):
         raise DataError(
             f"a table is predicted by a Spline or an estimator, {path} holds a {parts.kind}; save the estimator instead"
         )
-    return {c.name: "text" if isinstance(c, Levels) else "number" for c in parts.encoder.columns}
+    return {c.name: "number" if isinstance(c, Number) else "text" for c in parts.encoder.columns}
 
 
 def _predictions(parts: Resolved, frame: pd.DataFrame) -> pd.DataFrame:
@@ -93,39 +150,9 @@ def _predictions(parts: Resolved, frame: pd.DataFrame) -> pd.DataFrame:
     return result
 
 
-def _tell_of_overflow(predictions: pd.DataFrame) -> None:
+def _not_finite(predictions: pd.DataFrame) -> int:
+    """Count the rows with a number that is not finite."""
     import numpy as np
 
     numbers = predictions.select_dtypes("number").to_numpy(dtype=np.float64)
-    lost = int((~np.isfinite(numbers).all(axis=1)).sum())
-    if lost:
-        warnings.warn(
-            f"{lost} of {len(predictions)} predictions are not finite (inf or NaN, null in JSON): the values of those "
-            f"rows are too large to compute with",
-            stacklevel=2,
-        )
-
-
-def _write_csv(predictions: pd.DataFrame, place: Path | TextIO) -> None:
-    """Write CSV; text that a spreadsheet would run, or that would steer the terminal it is shown on, is marked."""
-    shown = getattr(place, "isatty", bool)()
-
-    def cell(value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        return printable(marked(value)) if shown else marked(value)
-
-    written = predictions.rename(columns=cell)
-    for name in written.columns[[dtype.kind not in "fiub" for dtype in written.dtypes]]:
-        written[name] = written[name].map(cell)
-    written.to_csv(place, index=False)
-
-
-def _write(predictions: pd.DataFrame, path: Path) -> None:
-    if path.suffix.lower() == ".csv":
-        _write_csv(predictions, path)
-        return
-    try:
-        predictions.to_parquet(path, index=False)
-    except ImportError:
-        raise MissingPackage("writing Parquet needs pyarrow; pip install 'knotwork[parquet]'") from None
+    return int((~np.isfinite(numbers).all(axis=1)).sum())

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,29 +92,34 @@ def read_file(
     skip : columns not to look at
     columns : the columns to keep and what each must hold; None keeps all as they come
     """
+    if is_parquet(path):
+        return _read_parquet(path, as_text, skip, columns)
+    return _read_csv(path, as_text, skip, columns)
+
+
+def is_parquet(path: Path) -> bool:
+    """Whether a file is Parquet; otherwise it is to be read as CSV. What is no file is refused."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "is something else" if path.exists() else "does not exist"
         raise DataError(f"a table must be a CSV or Parquet file, {path} {what}; check the path")
     with path.open("rb") as file:
         magic = file.read(4)
-    if magic == b"PAR1":
-        return _read_parquet(path, as_text, skip, columns)
-    if path.suffix.lower() == ".parquet":
+    if magic != b"PAR1" and path.suffix.lower() == ".parquet":
         raise DataError(f"a Parquet file begins with PAR1, {path} does not; check that it was copied whole")
-    return _read_csv(path, as_text, skip, columns)
+    return magic == b"PAR1"
 
 
 def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
     dialect = read_dialect(path)
     wanted = _wanted(path, dialect.names, as_text, skip, columns)
     forced = {name for name, kind in wanted.items() if kind == "text"}
-    most = int(min(max(100, BLOCK // len(dialect.names)), MAX_BLOCK / 2 / max(dialect.line_length, 1)))
+    most = rows_of_block(dialect)
     while True:
         pieces = {name: Pieces() for name in wanted}
         mixed = set()
         rows, suspicious = 0, False
         try:
-            for block in _csv_blocks(path, dialect, forced, max(1, most)):
+            for block in csv_blocks(path, dialect, forced, max(1, most)):
                 rows += len(block)
                 suspicious |= bool(block[dialect.names[-1]].isna().any())
                 for name in wanted:
@@ -123,9 +128,7 @@ def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: 
         except BlockTooLong:  # an open quote, or longer lines than the first ones
             require_even_lines(path, dialect)
             if most == 0:
-                raise DataError(
-                    f"a record must have at most {MAX_BLOCK >> 20} MB, {path} has a longer one; correct it"
-                ) from None
+                raise too_long(path) from None
             most //= 8
             continue
         if suspicious:  # a line with too few fields looks like one whose last values are missing
@@ -146,7 +149,20 @@ def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: 
     return _table(path, pieces, rows, skip, dialect.describe())
 
 
-def _csv_blocks(path: Path, dialect: Dialect, forced: set[str], rows: int) -> Iterator[pd.DataFrame]:
+def rows_of_block(dialect: Dialect) -> int:
+    """Return how many rows of a CSV file to read at once."""
+    return int(min(max(100, BLOCK // len(dialect.names)), MAX_BLOCK / 2 / max(dialect.line_length, 1)))
+
+
+def too_long(path: Path) -> DataError:
+    """Return the error for a record that no block holds."""
+    return DataError(f"a record must have at most {MAX_BLOCK >> 20} MB, {path} has a longer one; correct it")
+
+
+def csv_blocks(
+    path: Path, dialect: Dialect, forced: set[str], rows: int, only: Sequence[str] | None = None
+) -> Iterator[pd.DataFrame]:
+    """Yield a CSV file in blocks of rows: columns ``forced`` as text; with ``only`` these columns, nothing missing."""
     import pandas as pd
 
     # Numbers to the last bit: what pandas does by itself since 3.1, where the option is deprecated.
@@ -163,7 +179,8 @@ def _csv_blocks(path: Path, dialect: Dialect, forced: set[str], rows: int) -> It
                 for block in pd.read_csv(
                     text, sep=dialect.delimiter, decimal=dialect.decimal, header=0, names=list(dialect.names),
                     index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False, na_values=list(MISSING),
-                    skipinitialspace=True, low_memory=False, **precise, chunksize=rows,
+                    na_filter=only is None, usecols=None if only is None else list(only), skipinitialspace=True,
+                    low_memory=False, **precise, chunksize=rows,
                 ):  # fmt: skip
                     yield block
                     source.allow(MAX_BLOCK)
@@ -174,7 +191,11 @@ def _csv_blocks(path: Path, dialect: Dialect, forced: set[str], rows: int) -> It
         raise not_utf8(path, error) from None
 
 
-def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+def open_parquet(path: Path, needed: Sequence[str], plain: Iterable[str] = ()) -> tuple[Any, int]:
+    """Open a Parquet file that has these columns; return it and how many rows to read at once.
+
+    plain : the columns that must hold numbers, booleans, text or dates
+    """
     try:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -186,7 +207,17 @@ def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], colum
         raise DataError(f"a Parquet file must be whole, {path} cannot be read ({error}); copy it again") from None
     names = tuple(file.schema_arrow.names)
     require_distinct(names, path)
-    wanted = _wanted(path, names, as_text, skip, columns)
+    require_columns(needed, names, path)
+    for name in plain:
+        _require_plain_type(path, name, file.schema_arrow.field(name).type)
+    return file, max(1000, BLOCK // max(1, len(needed)))
+
+
+def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+    file, _ = open_parquet(path, [*as_text, *skip, *(columns or ())])
+    import pyarrow as pa
+
+    wanted = _wanted(path, tuple(file.schema_arrow.names), as_text, skip, columns)
     pieces = {name: Pieces() for name in wanted}
     rows = 0
     dates = {n for n in wanted if pa.types.is_temporal(file.schema_arrow.field(n).type)}

@@ -45,7 +45,7 @@ class Pieces:
             if self.kind in (None, "text") and not self.let_go:
                 self.texts.append(pd.Categorical([None] * len(values), categories=pd.Index([], dtype="str")))
             return True
-        numbers = _as_numbers(values)
+        numbers = as_numbers(values)
         kind: Kind = "text" if numbers is None else "boolean" if _is_boolean(values) else "number"
         if self.kind not in (None, kind):
             return False
@@ -78,7 +78,7 @@ def _is_boolean(values: pd.Series[Any]) -> bool:
     return values.dtype == bool or (values.dtype == object and all(isinstance(v, bool) for v in values.dropna()))
 
 
-def _as_numbers(values: pd.Series[Any]) -> NDArray[np.float64] | None:
+def as_numbers(values: pd.Series[Any]) -> NDArray[np.float64] | None:
     """Return numbers and booleans as float64, None for text."""
     import pandas as pd
 
