@@ -109,7 +109,7 @@ def seed_of(*parts: object) -> int:
 def upper_half(column: pd.Series) -> np.ndarray:
     """Mark the rows (N,) whose value is in the upper half of the column; text is ranked by the alphabet."""
     values = column.astype("string") if column.dtype == object else column
-    return (values.rank(pct=True) > 0.5).to_numpy(bool)
+    return values.rank(pct=True).astype(float).to_numpy() > 0.5
 
 
 def with_gaps(X: pd.DataFrame, gaps: str, seed: int) -> pd.DataFrame:
