@@ -127,7 +127,7 @@ def with_gaps(X: pd.DataFrame, gaps: str, seed: int) -> pd.DataFrame:
         probability = np.full(len(X), share)
         if upper:
             high = upper_half(X[name])
-            low_share = share / (1 + (UPPER_TO_LOWER - 1) * high.mean())
+            low_share = share / (1 + (UPPER_TO_LOWER - 1) * high[X[name].notna()].mean())
             probability = np.where(high, min(0.9, UPPER_TO_LOWER * low_share), low_share)
         X[name] = X[name].mask(rng.random(len(X)) < probability)
     return X
