@@ -124,12 +124,13 @@ def with_gaps(X: pd.DataFrame, gaps: str, seed: int) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     X = X.copy()
     for name in X:
-        probability = np.full(len(X), share)
-        if upper:
+        probability, draws = np.full(len(X), share), rng.random(len(X))
+        present = X[name].notna()
+        if upper and present.any():
             high = upper_half(X[name])
-            low_share = share / (1 + (UPPER_TO_LOWER - 1) * high[X[name].notna()].mean())
+            low_share = share / (1 + (UPPER_TO_LOWER - 1) * high[present].mean())
             probability = np.where(high, min(0.9, UPPER_TO_LOWER * low_share), low_share)
-        X[name] = X[name].mask(rng.random(len(X)) < probability)
+        X[name] = X[name].mask(draws < probability)
     return X
 
 
