@@ -36,11 +36,6 @@ def test_frames_of_every_kind_encode_alike(kind):
     assert encoder.encode(frame).tolist() == MATRIX
 
 
-def test_an_ordered_category_keeps_its_order():
-    frame = pd.DataFrame({"grade": pd.Categorical(["low", "high"], ["low", "medium", "high"], ordered=True)})
-    assert learn_encoder(frame).feature_names == ("grade=low", "grade=high")
-
-
 @pytest.mark.parametrize("kind", FRAMES)
 def test_abalone_fits_alike_from_every_kind_of_frame(kind):
     X, y = kw.datasets.load_abalone()

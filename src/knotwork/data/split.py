@@ -8,6 +8,8 @@ weight.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,15 +19,31 @@ from knotwork.errors import NetworkError
 
 def row_numbers(X: Floats, seed: int) -> NDArray[np.uint64]:
     """Return a pseudo-random number per row, equal for equal rows: (N, d) → (N,)."""
+    return mixed_columns(X.T, seed, rows=len(X))
+
+
+def mixed_columns(
+    columns: Iterable[Floats], seed: int, before: NDArray[np.uint64] | None = None, rows: int = 0
+) -> NDArray[np.uint64]:
+    """Mix columns of numbers, (N,) each, into a pseudo-random number per row, on top of those ``before``."""
     from pandas.util import hash_array
 
-    mixed = np.full(len(X), (seed * 0x9E3779B97F4A7C15 + 1) % 2**64, dtype=np.uint64)
-    with np.errstate(over="ignore"):  # arithmetic modulo 2⁶⁴ is the point
-        for column in X.T:
-            # Adding zero makes −0.0 the same value as 0.0.
-            mixed = (mixed ^ hash_array(np.ascontiguousarray(column) + 0.0)) * np.uint64(0xBF58476D1CE4E5B9)
-            mixed ^= mixed >> np.uint64(31)
+    mixed = np.full(rows, _first(seed), dtype=np.uint64) if before is None else before
+    for column in columns:
+        # Adding zero makes −0.0 the same value as 0.0.
+        mixed = mix(mixed, hash_array(np.ascontiguousarray(column) + 0.0))
     return mixed
+
+
+def _first(seed: int) -> int:
+    return (seed * 0x9E3779B97F4A7C15 + 1) % 2**64
+
+
+def mix(mixed: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Mix one more number into those of the rows."""
+    with np.errstate(over="ignore"):  # arithmetic modulo 2⁶⁴ is the point
+        mixed = (mixed ^ numbers) * np.uint64(0xBF58476D1CE4E5B9)
+    return mixed ^ (mixed >> np.uint64(31))
 
 
 def held_out(X: Floats, share: float, seed: int) -> NDArray[np.bool_]:

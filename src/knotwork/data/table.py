@@ -18,8 +18,7 @@ import numpy as np
 from narwhals.exceptions import NarwhalsError
 
 from knotwork.arrays import Floats, read_numbers
-from knotwork.data.columns.kinds import Column
-from knotwork.data.columns.levels import Levels
+from knotwork.data.columns.kinds import Categories, Column
 from knotwork.data.columns.number import Number
 from knotwork.data.columns.part import Part
 from knotwork.data.columns.series import SHOWN, floats, listing
@@ -98,7 +97,7 @@ class TableEncoder:
             surprise = how.write(values, out)
             if surprise.gaps:
                 filled.append(how.name)
-            if surprise.unseen and isinstance(how, Levels):
+            if surprise.unseen and isinstance(how, Categories):
                 warnings.warn(
                     f"column {how.name!r} has categories that training did not see ({listing(surprise.unseen)}); "
                     f"{how.unseen_means}",
@@ -133,8 +132,8 @@ class TableEncoder:
     def _as_table(self, X: Any) -> nw.DataFrame[Any]:
         """Give an array's columns their names; its values must be what the categories are."""
         array = np.asarray(X)
-        chosen = [column for column in self.columns if isinstance(column, Levels)]
-        text = [column.name for column in chosen if any(isinstance(c, str) for c in column.categories)]
+        chosen = [column for column in self.columns if isinstance(column, Categories)]
+        text = [column.name for column in chosen if any(isinstance(c, str) for c in column.known)]
         if array.ndim != 2 or array.shape[1] != len(self.columns) or (text and array.dtype.kind not in "OUS"):
             raise DataError(
                 f"a model with text or categorical columns ({listing(text or [column.name for column in chosen])}) "
@@ -187,12 +186,17 @@ def numeric_matrix(frame: nw.DataFrame[Any]) -> Floats:
 
 def require_no_gaps(values: Any, column: Column) -> None:
     """Refuse text and categories with gaps; those of numbers are NaN, which nobody takes."""
-    count = values.null_count() if isinstance(column, Levels) else 0
+    count = values.null_count() if isinstance(column, Categories) else 0
     if count:
-        raise DataError(
-            f"columns must have no missing values, column {column.name!r} has {count} of them; drop those rows, give "
-            f"the gap a category of its own with fill_null/fillna('missing'), or fit with missing='indicator'"
-        )
+        raise gaps_refused(column.name, count)
+
+
+def gaps_refused(name: str, count: int) -> DataError:
+    """Return the error for a column of categories with gaps."""
+    return DataError(
+        f"columns must have no missing values, column {name!r} has {count} of them; drop those rows, give the gap a "
+        f"category of its own with fill_null/fillna('missing'), or fit with missing='indicator'"
+    )
 
 
 def all_finite(matrix: Floats) -> bool:

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_sample_weight, check_array, check_is
 from knotwork.arrays import Floats, read_numbers
 from knotwork.data.learn import learn_table
 from knotwork.data.table import TableEncoder, as_frame, require_finite, unmasked
+from knotwork.data.target_encoding import Response
 from knotwork.errors import DataError, DataTypeError, KnotworkError, WeightWarning, one_line
 
 # Sum of the weights: the observations that a fit counts, by ones.
@@ -241,6 +242,17 @@ def read_classes(
     return classes, codes.astype(np.intp), weights, kept
 
 
+def class_response(
+    classes: NDArray[Any], codes: NDArray[np.intp], kept: NDArray[np.intp] | None, rows: int
+) -> Response:
+    """Return what columns of many categories are encoded by; ``codes`` are those of the rows kept."""
+    every = codes
+    if kept is not None:
+        every = np.zeros(rows, dtype=np.intp)
+        every[kept] = codes
+    return Response(every, tuple(str(label) for label in classes))
+
+
 def read_regression(
     estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None
 ) -> tuple[Floats, Floats, Floats, NDArray[np.intp] | None, TableEncoder]:
@@ -251,7 +263,9 @@ def read_regression(
     X, rows = check_training_table(estimator, X)
     response = read_response(y, rows)
     weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
-    encoder, table = learn_table(X, weights=weights, missing=estimator.missing)
+    encoder, table = learn_table(
+        X, response=Response(response.reshape(rows, -1)), weights=weights, missing=estimator.missing
+    )
     matrix: Floats = np.asarray(table, dtype=np.float64)
     if weights is None or kept is None:
         return matrix, response, np.ones(rows), None, encoder

@@ -13,6 +13,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import mean_and_std
 from knotwork.data.learn import learn_table
+from knotwork.data.target_encoding import Response
 from knotwork.estimators.inputs import (
     check_training_table,
     read_response,
@@ -129,7 +130,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         X, rows = check_training_table(self, X)
         response = read_response(y, rows)
         weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
-        encoder, matrix = learn_table(X, weights=weights, missing=self.missing)
+        encoder, matrix = learn_table(
+            X, response=Response(response.reshape(rows, -1)), weights=weights, missing=self.missing
+        )
         if weights is not None and kept is not None:
             matrix, response, weights = matrix[kept], response[kept], weights[kept]
         targets = response.reshape(len(response), -1)

@@ -15,6 +15,7 @@ from knotwork.arrays import Floats
 from knotwork.data.learn import learn_table
 from knotwork.estimators.inputs import (
     check_training_table,
+    class_response,
     read_classes,
     read_labels,
     read_table,
@@ -113,7 +114,8 @@ max_parents
         labels = read_labels(y, rows)
         weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
         classes, codes, weights, kept = read_classes(labels, weights, kept, self.class_weight)
-        encoder, matrix = learn_table(X, weights=weights, missing=self.missing)
+        response = class_response(classes, codes, kept, rows)
+        encoder, matrix = learn_table(X, response=response, weights=weights, missing=self.missing)
         if kept is not None and weights is not None:
             matrix, weights = matrix[kept], weights[kept]
         with forward_progress(bool(self.verbose)) as report:

@@ -18,7 +18,7 @@ from knotwork.arrays import Floats
 from knotwork.data.learn import learn_table
 from knotwork.data.sample import Sample
 from knotwork.errors import DataError
-from knotwork.estimators.inputs import check_training_table, read_classes, read_labels, read_weights
+from knotwork.estimators.inputs import check_training_table, class_response, read_classes, read_labels, read_weights
 from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.splinenet_base import Problem, SplineNetBase
 from knotwork.network.start.choose import THRESHOLD
@@ -132,7 +132,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         labels = read_labels(y, count)
         weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, count)
         classes, codes, weights, kept = read_classes(labels, weights, kept, self.class_weight)
-        encoder, table = learn_table(X, weights=weights, missing=self.missing)
+        response = class_response(classes, codes, kept, count)
+        encoder, table = learn_table(X, response=response, weights=weights, missing=self.missing)
         matrix: Floats = np.asarray(table, dtype=np.float64)
         weight = np.ones(len(matrix)) if weights is None else weights
         if kept is not None:

@@ -135,10 +135,24 @@ def _number(column: Any) -> None:
     require(column.fill is not None or not column.indicator, f"column {column.name!r} with gaps and no fill")
 
 
-def _levels(column: Any) -> None:
-    plain = all(isinstance(c, (str, int, float)) for c in (*column.categories, *column.pooled))
+def _plain_categories(column: Any) -> None:
+    plain = all(isinstance(c, (str, int, float)) for c in column.known)
     require(plain, f"column {column.name!r} with categories that are neither text nor numbers")
-    require(len(column.feature_names) > 0, f"column {column.name!r} without categories")
+    require(len(column.known) > 0, f"column {column.name!r} without categories")
+
+
+def _level_means(column: Any) -> None:
+    _plain_categories(column)
+    levels, measures = len(column.levels), len(column.measures)
+    require(measures > 0 and column.means.shape == (levels, measures), f"column {column.name!r} with other means")
+    require(column.default.shape == (measures,), f"column {column.name!r} with other defaults")
+    require(column.gap is None or column.gap.shape == (measures,), f"column {column.name!r} with other gaps")
+    _finite(column, "means", "default", *(["gap"] if column.gap is not None else []))
+
+
+def _ordered(column: Any) -> None:
+    _plain_categories(column)
+    _number(column)
 
 
 def _table_encoder(encoder: Any) -> None:
@@ -228,10 +242,12 @@ RULES: dict[str, Callable[[Any], None]] = {
     "Hinge": _hinge,
     "History": _history,
     "Knot": _knot,
-    "Levels": _levels,
+    "LevelMeans": _level_means,
+    "Levels": _plain_categories,
     "Linear": _linear,
     "MaxSum": _max_sum,
     "Number": _number,
+    "Ordered": _ordered,
     "PruningPath": _pruning_path,
     "Refit": _refit,
     "Selection": _selection,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.columns.levels import Levels
 from knotwork.data.columns.number import Number
+from knotwork.data.columns.ordered import Ordered
 from knotwork.data.columns.skipped import Skipped
 
-Column = Number | Levels | Skipped
+Column = Number | Levels | LevelMeans | Ordered | Skipped
+# Those whose values are texts or other labels.
+Categories = Levels | LevelMeans | Ordered

@@ -55,6 +55,11 @@ class Levels:
         return (Part(self.name, tuple(labels)),)
 
     @property
+    def known(self) -> tuple[Any, ...]:
+        """The categories that it knows."""
+        return (*self.categories, *self.pooled)
+
+    @property
     def unseen_means(self) -> str:
         """What becomes of a category that training did not see, in words."""
         if self.pooled:

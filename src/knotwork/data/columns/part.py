@@ -18,11 +18,13 @@ class Part:
     name : of the column, or of the part of a date
     categories : their labels if the features are indicators of them; None for a number
     fill : what stands for a missing number, if the second feature says that it is missing; None without gaps
+    steps : what the whole numbers from 0 on stand for, if they are ordered categories; None for other numbers
     """
 
     name: str
     categories: tuple[str, ...] | None = None
     fill: float | None = None
+    steps: tuple[str, ...] | None = None
 
     @property
     def width(self) -> int:

@@ -72,7 +72,20 @@ def factorise(values: Any) -> tuple[NDArray[np.intp], list[Any]]:
     if not isinstance(native, (np.ndarray, pd.Series)):
         native = texts(values)
     codes, distinct = pd.factorize(native)
-    return codes, distinct.tolist()
+    return codes, [level if isinstance(level, (str, int, float)) else str(level) for level in distinct.tolist()]
+
+
+def ordered_categories(column: nw.Series[Any]) -> tuple[Any, ...] | None:
+    """Return all categories of a column in the order that somebody has given them, None if nobody has."""
+    import pandas as pd
+
+    native = nw.to_native(column)
+    if isinstance(native, pd.Series):
+        kind = native.dtype
+        if not isinstance(kind, pd.CategoricalDtype) or not kind.ordered:
+            return None
+        return tuple(c if isinstance(c, (str, int, float)) else str(c) for c in kind.categories.tolist())
+    return tuple(column.dtype.categories) if isinstance(column.dtype, nw.Enum) else None
 
 
 def listing(values: Sequence[str]) -> str:

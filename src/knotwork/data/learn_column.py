@@ -1,0 +1,180 @@
+"""Learning what one column of a frame is: numbers, a few categories, many, categories in an order, or nothing."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import narwhals as nw
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.arrays import Floats
+from knotwork.data.columns.kinds import Column
+from knotwork.data.columns.levels import Levels
+from knotwork.data.columns.number import Number, weighted_median, write_numbers
+from knotwork.data.columns.ordered import Ordered
+from knotwork.data.columns.series import factorise, floats, ordered_categories, texts
+from knotwork.data.columns.skipped import Skipped
+from knotwork.data.table import gaps_refused
+from knotwork.errors import ColumnWarning, DataError
+
+# Categories that get an indicator each; more become numbers learned from the response.
+MAX_LEVELS = 30
+# A category is rare if it has fewer rows than this, and than this share of all rows.
+RARE_ROWS, RARE_SHARE = 20, 0.005
+# Share of different texts from which on a column is a name of its rows, not a property.
+NAMES = 0.95
+
+# Codes such as 007 are no numbers.
+_LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
+
+
+class Learned(NamedTuple):
+    """A column, and what writes its features of the training rows into their place, (N, features)."""
+
+    column: Column
+    write: Callable[[Floats], Any]
+
+
+class ManyLevels(NamedTuple):
+    """A column of many categories, to be encoded by the response: codes (N,), −1 for a gap, and what they stand for."""
+
+    name: str
+    codes: NDArray[np.intp]
+    levels: list[Any]
+
+
+def learn_column(column: nw.Series[Any], weights: Floats | None, missing: str) -> Learned | ManyLevels:
+    """Learn one column of a frame; refuse by name what no features can be made of."""
+    name = str(column.name)
+    if is_numeric(column.dtype) or (column.dtype == nw.Object and _object_kind(column) == "number"):
+        return learn_number(name, floats(column, name), weights, missing)
+    if missing == "error" and column.null_count():
+        raise gaps_refused(name, column.null_count())
+    if column.dtype in (nw.Object, nw.String, nw.Categorical) or isinstance(column.dtype, nw.Enum):
+        return _learn_categories(name, column, weights, missing)
+    raise DataError(
+        f"columns must hold numbers, booleans, text or categories, column {name!r} holds {column.dtype}; "
+        f"turn it into a number (a date into days since a start, say) or leave it out"
+    )
+
+
+def is_numeric(dtype: nw.dtypes.DType) -> bool:
+    """Whether a column holds numbers or booleans."""
+    return dtype.is_numeric() or dtype == nw.Boolean
+
+
+def learn_number(name: str, numbers: Floats, weights: Floats | None, missing: str) -> Learned:
+    """Learn a column of numbers, (N,) with NaN for gaps; rows of weight 0 teach nothing."""
+    if missing == "error":
+        return Learned(Number(name), lambda out: write_numbers(numbers, None, False, out))
+    fill, indicator = _fill(numbers, weights)
+    if fill is None and indicator:
+        return left_out(name, "has no values")
+    if fill is None:  # where the fit does not look, any number will do
+        return Learned(Number(name), lambda out: write_numbers(numbers, 0.0, False, out))
+    return Learned(Number(name, fill, indicator=True), lambda out: write_numbers(numbers, fill, True, out))
+
+
+def _fill(numbers: Floats, weights: Floats | None) -> tuple[float | None, bool]:
+    """Return the median of the numbers that are there, if rows that count have gaps, and whether they have."""
+    gaps = np.isnan(numbers)
+    counted = None if weights is None else weights > 0
+    indicator = bool((gaps if counted is None else gaps & counted).any())
+    present = ~gaps if counted is None else ~gaps & counted
+    if not indicator or not present.any():
+        return None, indicator
+    return weighted_median(numbers[present], None if weights is None else weights[present]), indicator
+
+
+def left_out(name: str, reason: str) -> Learned:
+    """Leave a column out, and say so."""
+    warnings.warn(f"column {name!r} was left out: it {reason}", ColumnWarning, stacklevel=7)
+    return Learned(Skipped(name, reason), lambda out: None)
+
+
+def _object_kind(column: nw.Series[Any]) -> str:
+    """Say whether Python objects are texts or numbers; refuse others, and mixtures."""
+    from pandas.api.types import infer_dtype
+
+    kind = infer_dtype(texts(column), skipna=True)
+    if kind in ("string", "empty"):
+        return "text"
+    if kind in ("integer", "floating", "mixed-integer-float", "boolean", "decimal"):
+        return "number"
+    present = column.drop_nulls().to_list()
+    if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in present):
+        return "number"
+    kinds = sorted({type(v).__name__ for v in present})
+    found = f"mixes {' and '.join(kinds)}" if len(kinds) > 1 else f"holds {kinds[0]}"
+    raise DataError(
+        f"a column must hold values of one kind, column {column.name!r} {found}; "
+        f"convert it to text (astype(str)) or to numbers (pandas.to_numeric) first"
+    )
+
+
+def _learn_categories(name: str, column: nw.Series[Any], weights: Floats | None, missing: str) -> Learned | ManyLevels:
+    codes, levels = factorise(column)
+    if column.dtype == nw.Object and any(not isinstance(level, str) for level in levels):
+        _object_kind(column)  # the first rows may be texts and the others not
+    counts = np.bincount(codes + 1, weights, minlength=len(levels) + 1).astype(np.float64)
+    gaps, counts = counts[0], counts[1:]
+    order = ordered_categories(column)
+    if not counts.any():
+        return left_out(name, "has no values")
+    if order is not None:
+        return _learn_order(name, order, codes, levels, weights, missing)
+    text = column.dtype in (nw.Object, nw.String)
+    numbers = _as_numbers(levels) if text else None
+    if numbers is not None:
+        warnings.warn(
+            f"column {name!r} holds numbers as text and is read as numbers; to have categories, make it one of a "
+            f"categorical type",
+            ColumnWarning,
+            stacklevel=6,
+        )
+        return learn_number(name, np.append(numbers, np.nan)[codes], weights, missing)
+    present = np.flatnonzero(counts)
+    rows = np.count_nonzero(codes >= 0)
+    if len(levels) > MAX_LEVELS and len(levels) >= NAMES * rows:
+        return left_out(name, f"has {len(levels)} different values in {rows} rows, so nothing about a new row follows")
+    if len(present) > MAX_LEVELS:
+        return ManyLevels(name, codes, levels)
+    rare = min(RARE_ROWS, RARE_SHARE * (counts.sum() + gaps))
+    kept, pooled = (sorted(levels[k] for k in present if (counts[k] < rare) == small) for small in (False, True))
+    if len(pooled) < 2:  # a pool of one is that one
+        kept, pooled = sorted([*kept, *pooled]), []
+    how = Levels(name, tuple(kept), tuple(pooled), gaps=bool(gaps))
+    return Learned(how, lambda out: how.write_codes(codes, levels, out))
+
+
+def _as_numbers(levels: list[Any]) -> Floats | None:
+    """Return texts as numbers if all are; few whole ones are categories that somebody has numbered."""
+    try:
+        numbers = np.asarray(levels, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    if not np.isfinite(numbers).all() or any(_LEADING_ZERO.match(level) for level in levels):
+        return None
+    return None if len(levels) <= MAX_LEVELS and (numbers == np.floor(numbers)).all() else numbers
+
+
+def _learn_order(
+    name: str,
+    order: tuple[Any, ...],
+    codes: NDArray[np.intp],
+    levels: list[Any],
+    weights: Floats | None,
+    missing: str,
+) -> Learned:
+    ranks = Ordered(name, order).ranks(codes, levels)
+    if missing == "error":
+        return Learned(Ordered(name, order), lambda out: write_numbers(ranks, None, False, out))
+    fill, indicator = _fill(ranks, weights)
+    if fill is None:
+        present = ~np.isnan(ranks) if weights is None else ~np.isnan(ranks) & (weights > 0)
+        fill = weighted_median(ranks[present], None if weights is None else weights[present])
+    return Learned(Ordered(name, order, fill, indicator), lambda out: write_numbers(ranks, fill, indicator, out))
