@@ -5,8 +5,10 @@ from hypothesis import strategies as st
 
 from knotwork.compute.workers import MIN_BLOCK, Workers
 from knotwork.spline.knots import Spans, choose_candidates
+from knotwork.spline.moments.additive import AdditiveTerms
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import TermTable
+from knotwork.spline.moments.tables import TableRows
 from tests.reference import hinge
 
 
@@ -95,8 +97,43 @@ def test_pair_products_equal_explicit_products(setup, knot):
     w = np.ones(columns.shape[1]) if weights is None else weights
     C = candidate_columns(columns, rows.grid)
     found = rows.pair_products(columns.shape[0] - 1, knot)
-    expected = np.stack([C @ (w * hinge(columns[-1], knot, side)) for side in (-1, 1)])
+    expected = np.stack([C @ (w * columns[-1]), C @ (w * hinge(columns[-1], knot, 1))])
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-9)
+
+
+@given(setups)
+def test_tables_equal_explicit_products(setup):
+    columns, _, weights, rows = make_rows(**setup)
+    w = np.ones(columns.shape[1]) if weights is None else weights
+    grid, C = rows.grid, candidate_columns(columns, rows.grid)
+    expected = (C * w) @ C.T
+    tables = TableRows(rows, 21, always=True)
+    size = 1e-12 * np.sqrt(np.outer(np.diag(expected), np.diag(expected))) + 1e-12
+    order = np.random.default_rng(setup["seed"]).permutation(len(C)).tolist()  # of features, as a search might ask
+    for i in order:
+        f, knot = int(grid.feature[i]), float(grid.knots[i])
+        if i in grid.linear:
+            found = [tables.line_products(f)]
+        else:
+            found = [*tables.pair_products(f, knot), *tables.products(TermTable.of([((f, knot, 1),)], np.ones(f + 1)))]
+            assert (np.abs(found.pop(0) - expected[grid.linear[f]]) <= size[grid.linear[f]]).all()
+        for products in found:
+            assert (np.abs(products - expected[i]) <= size[i]).all()
+
+
+def test_tables_of_counts_are_exact_between_values():
+    # One value to a bin, but for the first bin, where hinges are zero.
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, 9, (3, 400)).astype(float)
+    weights = rng.integers(1, 4, 400).astype(float)
+    grid = choose_candidates(columns, weights, Spans(1, 1), None, Workers(1))
+    tables = TableRows(CpuRows(columns, columns[:1], weights, grid, Workers(1)), 21, counts=True, always=True)
+    C = candidate_columns(columns, grid)
+    hinges = np.setdiff1d(np.arange(len(C)), grid.linear)
+    for i in hinges:
+        f, knot = int(grid.feature[i]), float(grid.knots[i])
+        found = tables.products(TermTable.of([((f, knot, 1),)], np.ones(3)))[0, hinges]
+        np.testing.assert_allclose(found, (C[hinges] * weights) @ C[i], rtol=1e-12, atol=1e-9)
 
 
 @given(setups, st.booleans(), st.integers(1, 3))
@@ -186,6 +223,25 @@ def test_residual_equals_explicit_residual(setup, outputs):
     np.testing.assert_allclose(found.dots, np.vstack([np.ones_like(w), B]) @ (w * r).T, rtol=1e-9, atol=1e-9)
 
 
+@given(setups, st.integers(1, 3))
+def test_residual_of_many_additive_terms_equals_explicit_residual(setup, outputs):
+    columns, y, weights, rows = make_rows(outputs=outputs, **setup)
+    w = np.ones(columns.shape[1]) if weights is None else weights
+    rng = np.random.default_rng(setup["seed"])
+    grid, f = rows.grid, len(columns) - 1
+    knots = grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]].tolist()
+    chosen = [((f, 0.0, 0),), *(((f, t, s),) for t in knots for s in (1, -1))]
+    chosen = [chosen[k] for k in rng.permutation(len(chosen))[:8]] + ([((0, 0.0, 0),)] if len(chosen) > 5 else [])
+    terms = TermTable.of(chosen, np.ones(f + 1))
+    assert (AdditiveTerms.of(terms, grid) is not None) == (len(chosen) >= 3 * len({t[0][0] for t in chosen}))
+    intercept, coef = rng.normal(size=outputs), rng.normal(size=(len(chosen), outputs))
+    B = np.stack([term_column(columns, term, np.ones(f + 1), False) for term in chosen])
+    r = y - intercept[:, None] - coef.T @ B
+    found = rows.residual(terms, intercept, coef)
+    np.testing.assert_allclose(found.rss, (r * r) @ w, rtol=1e-10)
+    np.testing.assert_allclose(found.dots, np.vstack([np.ones_like(w), B]) @ (w * r).T, rtol=1e-9, atol=1e-9)
+
+
 @pytest.mark.parametrize("n", [MIN_BLOCK // 2, 4 * MIN_BLOCK + 17])
 def test_the_number_of_threads_changes_no_bit(n):
     def everything(threads):
@@ -203,6 +259,8 @@ def test_the_number_of_threads_changes_no_bit(n):
             openings.norms, openings.responses,
             children.products(np.arange(2), 0), children.products(np.array([1]), 1),
             rows.residual(terms, np.zeros(1), np.ones((2, 1))).dots,
+            rows.residual(TermTable.of([((1, 0.0, 0),)] * 3, slopes), np.zeros(1), np.ones((3, 1))).dots,
+            TableRows(rows, 21, always=True).pair_products(1, rows.grid.knots[rows.grid.offsets[1] + 3]),
         ]  # fmt: skip
 
     one, three = everything(1), everything(3)
@@ -214,4 +272,4 @@ def test_the_number_of_threads_changes_no_bit(n):
 def test_codes_of_every_width(max_knots):
     columns, _, _, rows = make_rows(3, 70_000 * 4 if max_knots is None else 20_000, 2, max_knots=max_knots)
     t = rows.grid.knots[rows.grid.offsets[1] + 1 :]
-    assert np.array_equal(rows._codes[1], np.searchsorted(t, columns[1]))
+    assert np.array_equal(rows.codes[1], np.searchsorted(t, columns[1]))

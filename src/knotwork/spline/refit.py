@@ -17,8 +17,8 @@ from knotwork.spline.moments.moments import RowSums, TermTable
 from knotwork.spline.triangular import inverse_of, triangular
 
 # The residual's products are exact to rounding, so each pass gains as many digits as the factor has: the second
-# is already enough up to condition numbers near 1e7, the others are for worse.
-MAX_PASSES = 5
+# is already enough up to condition numbers near 1e7, the others are for worse, and for sums that are not exact.
+MAX_PASSES = 12
 TOLERANCE = 1e-13
 
 

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled, compiled_reduction
 from knotwork.compute.workers import Workers, row_blocks
-from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
+from knotwork.spline.moments.additive import TILE as RESIDUAL_ROWS
+from knotwork.spline.moments.additive import AdditiveTerms, additive_residual
+from knotwork.spline.moments.bins import MIN_ROWS, SEARCH_TILE, Cells, encode, encode_by_cells, padded_rows
 from knotwork.spline.moments.children import CpuChildren
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.grid import CandidateGrid
@@ -197,33 +199,47 @@ class CpuRows:
         workers: Workers,
     ) -> None:
         self.grid = grid
-        self._columns, self._y, self._workers = columns, y, workers
-        self._weights = np.empty(0) if weights is None else weights
+        self.columns, self._y, self.workers = columns, y, workers
+        self.weights = np.empty(0) if weights is None else weights
         d, n = columns.shape
         dtype = np.uint8 if grid.max_bins <= 256 else np.uint16 if grid.max_bins <= 65_536 else np.uint32
-        self._codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
+        self.codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
         knots = padded_rows(grid.knots, grid.offsets)
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
             room = np.empty(SEARCH_TILE, np.uint32)
             for f in range(*parts[k]):
-                encode(columns[f], knots[f], 1.0, room, self._codes[f])
+                own = grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
+                cells = Cells.of(own) if n >= MIN_ROWS else None
+                if cells is None:
+                    encode(columns[f], knots[f], 1.0, room, self.codes[f])
+                else:
+                    encode_by_cells(
+                        columns[f], cells.knots, cells.low, cells.factor, cells.start, cells.shared, room, self.codes[f]
+                    )  # fmt: skip
 
         workers.run(task, len(parts))
         self._blocks = row_blocks(n)
         self._jobs = self._share(work=n * d)
+        self._opening: Opening | None = None
+        self._lines: dict[int, Floats] = {}
 
     def _share(self, work: int) -> list[tuple[range, tuple[int, int]]]:
         """Share (blocks, features) among the threads: by blocks if there are enough, else by features."""
-        d, blocks = len(self._columns), len(self._blocks)
-        if blocks >= self._workers.threads:
-            return [(range(*part), (0, d)) for part in self._workers.split(blocks, work)]
-        return [(range(blocks), part) for part in self._workers.split(d, work)]
+        d, blocks = len(self.columns), len(self._blocks)
+        if blocks >= self.workers.threads:
+            return [(range(*part), (0, d)) for part in self.workers.split(blocks, work)]
+        return [(range(blocks), part) for part in self.workers.split(d, work)]
 
     def opening(self) -> Opening:
         """Sum what the search starts from: one pass."""
-        grid, w, t = self.grid, self._weights, self.grid.knots
+        if self._opening is None:
+            self._opening = self._open()
+        return self._opening
+
+    def _open(self) -> Opening:
+        grid, w, t = self.grid, self.weights, self.grid.knots
         y = self._y if w.size == 0 else self._y * w
         tables = np.zeros((len(self._blocks), t.size, 4 + 2 * len(y)))
         single = np.flatnonzero(np.diff(grid.offsets) == 1)
@@ -233,12 +249,12 @@ class CpuRows:
             blocks, features = jobs[k]
             for block in blocks:
                 rows, table = self._blocks[block], tables[block]
-                _opening_sums(self._columns, self._codes, grid.offsets, w, y, rows, features, table)
+                _opening_sums(self.columns, self.codes, grid.offsets, w, y, rows, features, table)
                 part, own = slice(*rows), single[(single >= features[0]) & (single < features[1])]
                 if own.size:
-                    table[grid.offsets[own], 1:] = _full_column_sums(self._columns[own, part], w[part], y[:, part])
+                    table[grid.offsets[own], 1:] = _full_column_sums(self.columns[own, part], w[part], y[:, part])
 
-        self._workers.run(task, len(jobs))
+        self.workers.run(task, len(jobs))
         # The products of zero and 1 with …: the first are the masses, because a table begins with zeros.
         products = np.empty((3 + len(y), t.size))
         _suffix_products(tables, np.array([0, 1, 2, *range(4, tables.shape[2], 2)]), grid.offsets, t, products)
@@ -253,22 +269,50 @@ class CpuRows:
             squares=np.einsum("kn,kn->k", y, self._y),
         )
 
+    def line_products(self, feature: int) -> Floats:
+        """Products of a feature itself with every candidate: (C,), one pass."""
+        line: Floats = self.pair_products(feature, 0.0)[0]
+        return line
+
     def pair_products(self, feature: int, knot: float) -> Floats:
-        """Products of (t − x)₊ and of (x − t)₊ with every candidate: (2, C), one pass."""
-        return self._histogram(2, [(_pair_sums, feature, knot)])
+        """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C), one pass."""
+        # Both hinges in one pass; x − t is their difference.
+        products = self._histogram(2, [(_pair_sums, feature, knot)])
+        line, above = products
+        np.subtract(above, line, out=line)
+        line += knot * self.opening().sums
+        self._lines[feature] = line
+        return products
 
     def products(self, terms: TermTable) -> Floats:
         """Products of terms, none of them linear, with every candidate: (M, C), one pass."""
         passes: list[tuple[Any, ...]] = []
+        shifts: dict[int, Floats] = {}
         for m, hinges in enumerate(terms.entries()):
             if len(hinges) == 1:
                 ((f, knot, sign),) = hinges
-                passes.append((_hinge_sums, self._columns[f], knot, sign))
+                if f in self._lines and self._is_crowded(f, knot, sign):
+                    # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
+                    shifts[m] = sign * (self._lines[f] - knot * self.opening().sums)
+                    sign = -sign
+                passes.append((_hinge_sums, self.columns[f], knot, sign))
             else:
-                values = np.empty(self._columns.shape[1])
-                evaluate_term(self._columns, terms, m, values)
+                values = np.empty(self.columns.shape[1])
+                evaluate_term(self.columns, terms, m, values)
                 passes.append((_hinge_sums, values, 0.0, 1))
-        return self._histogram(len(terms), passes)
+        found = self._histogram(len(terms), passes)
+        for m, shift in shifts.items():
+            found[m] += shift
+        return found
+
+    def _is_crowded(self, feature: int, knot: float, sign: int) -> bool:
+        """Whether more than half of the observations are on the side of a knot where the hinge is not zero."""
+        first, last = self.grid.offsets[feature : feature + 2].tolist()
+        place = first + 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot))
+        if place == last or self.grid.knots[place] != knot:
+            return False
+        opening = self.opening()
+        return bool(sign * (2 * opening.mass[place] - opening.total) > 0)
 
     def _histogram(self, count: int, passes: list[tuple[Any, ...]]) -> Floats:
         """Run kernels over all blocks and turn their bins into products with every candidate: (count, C)."""
@@ -283,11 +327,11 @@ class CpuRows:
             for block in blocks:
                 for m, (kernel, *which) in enumerate(passes):
                     kernel(
-                        self._columns, self._codes, grid.offsets, self._weights, self._blocks[block], features, *which,
+                        self.columns, self.codes, grid.offsets, self.weights, self._blocks[block], features, *which,
                         *room, tables[block, m * size : (m + 1) * size],
                     )  # fmt: skip
 
-        self._workers.run(task, len(jobs))
+        self.workers.run(task, len(jobs))
         products = np.empty((count, grid.knots.size))
         _suffix_products(tables, FIRST, grid.offsets, grid.knots, products)
         return products
@@ -299,14 +343,17 @@ class CpuRows:
         min_mass : observations on either side of its knot below which a child need not be summed
         """
         return CpuChildren(
-            self._columns, self._y, self._weights, grid, slopes, product, slots, min_mass, self._workers
+            self.columns, self._y, self.weights, grid, slopes, product, slots, min_mass, self.workers
         )  # fmt: skip
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""
+        additive = AdditiveTerms.of(terms, self.grid) if terms.feature.size > 0 else None
+        if additive is not None:
+            return self._additive_residual(additive, intercept, coef)
         p, n = self._y.shape
         dots = np.zeros((len(self._blocks), 2 + len(coef), p))
-        parts = self._workers.split(len(self._blocks), work=n * len(coef) * p // 4)
+        parts = self.workers.split(len(self._blocks), work=n * len(coef) * p // 4)
         lines = np.empty((terms.feature.size, 3))
         lines[:, 0], lines[:, 1] = terms.knot, terms.slope * np.where(terms.sign == 0, 1, terms.sign)
         lines[:, 2] = np.where(terms.sign == 0, -np.inf, 0.0)
@@ -316,10 +363,31 @@ class CpuRows:
             r, b = np.empty(RESIDUAL_TILE), np.ones((2 + len(coef), RESIDUAL_TILE))
             for block in range(*parts[k]):
                 _residual_sums(
-                    self._columns, self._y, self._weights, terms.start, terms.feature, lines, terms.product, factors,
+                    self.columns, self._y, self.weights, terms.start, terms.feature, lines, terms.product, factors,
                     self._blocks[block], r, b, dots[block],
                 )  # fmt: skip
 
-        self._workers.run(task, len(parts))
+        self.workers.run(task, len(parts))
         found = dots.sum(axis=0)
         return Residual(rss=found[0], dots=found[1:])
+
+    def _additive_residual(self, terms: AdditiveTerms, intercept: Floats, coef: Floats) -> Residual:
+        p, n = self._y.shape
+        size, blocks = self.grid.knots.size, len(self._blocks)
+        tables, sums = np.zeros((blocks, p * size, 2)), np.zeros((blocks, 2, p))
+        lines = terms.lines(intercept, coef)
+        parts = self.workers.split(blocks, work=n * terms.features.size * p)
+
+        def task(k: int) -> None:
+            r = np.empty(RESIDUAL_ROWS)
+            for block in range(*parts[k]):
+                additive_residual(
+                    self.columns, self.codes, self.grid.offsets, terms.features, lines, self._y, self.weights,
+                    self._blocks[block], r, tables[block].reshape(-1), sums[block],
+                )  # fmt: skip
+
+        self.workers.run(task, len(parts))
+        products = np.empty((p, size))
+        _suffix_products(tables, FIRST, self.grid.offsets, self.grid.knots, products)
+        total, squares = sums.sum(axis=0)
+        return Residual(rss=squares, dots=terms.dots(products, total))

@@ -165,8 +165,12 @@ class RowSums(Protocol):
         """Sum what the search starts from: one pass."""
         ...
 
+    def line_products(self, feature: int) -> Floats:
+        """Products of a feature itself with every candidate: (C,), one pass."""
+        ...
+
     def pair_products(self, feature: int, knot: float) -> Floats:
-        """Products of (t − x)₊ and of (x − t)₊ with every candidate: (2, C), one pass."""
+        """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C), one pass."""
         ...
 
     def products(self, terms: TermTable) -> Floats:

@@ -1,6 +1,6 @@
-"""Two neighbouring sums at once: half of the loads and stores of a histogram that keeps Σv and Σvx side by side.
+"""Neighbouring sums at once: fewer loads and stores for a histogram that keeps Σv and Σvx side by side, or four sums.
 
-LLVM would find these pairs by itself, but numba leaves that part of it (the SLP vectoriser) off.
+LLVM would find these groups by itself, but numba leaves that part of it (the SLP vectoriser) off.
 """
 
 from __future__ import annotations
@@ -12,23 +12,37 @@ from numba import types
 from numba.extending import intrinsic
 
 
-@intrinsic
-def _add_pair(typing: Any, table: Any, pair: Any, first: Any, second: Any) -> Any:
-    """Add two numbers to ``table[2 * pair : 2 * pair + 2]``, a flat array of floats; bounds are not checked."""
-    signature = types.void(table, types.uint64, types.float64, types.float64)
+def _addition(table: Any, numbers: tuple[Any, ...]) -> Any:
+    """Return the signature and the code that adds numbers to a cell of a flat array of floats; bounds are unchecked."""
+    size = len(numbers)
+    signature = types.void(table, types.uint64, *[types.float64] * size)
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-        vector, index = ir.VectorType(ir.DoubleType(), 2), ir.IntType(32)
-        place = builder.gep(data, [builder.shl(arguments[1], arguments[1].type(1))])
+        vector, index = ir.VectorType(ir.DoubleType(), size), ir.IntType(32)
+        place = builder.gep(data, [builder.mul(arguments[1], arguments[1].type(size))])
         place = builder.bitcast(place, vector.as_pointer())
-        both = ir.Constant(vector, ir.Undefined)
-        for k in range(2):
-            both = builder.insert_element(both, arguments[2 + k], index(k))
-        builder.store(builder.fadd(builder.load(place, align=8), both), place, align=8)
+        values = ir.Constant(vector, ir.Undefined)
+        for k in range(size):
+            values = builder.insert_element(values, arguments[2 + k], index(k))
+        builder.store(builder.fadd(builder.load(place, align=8), values), place, align=8)
         return context.get_dummy_value()
 
     return signature, generate
 
 
-add_pair: Any = _add_pair  # which numba calls without the first argument
+@intrinsic
+def _add_pair(typing: Any, table: Any, cell: Any, first: Any, second: Any) -> Any:
+    """Add two numbers to ``table[2 * cell : 2 * cell + 2]``."""
+    return _addition(table, (first, second))
+
+
+@intrinsic
+def _add_four(typing: Any, table: Any, cell: Any, first: Any, second: Any, third: Any, fourth: Any) -> Any:
+    """Add four numbers to ``table[4 * cell : 4 * cell + 4]``."""
+    return _addition(table, (first, second, third, fourth))
+
+
+# numba calls them without the first argument.
+add_pair: Any = _add_pair
+add_four: Any = _add_four
