@@ -3,8 +3,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knotwork.spline import logits
+from knotwork.spline import columns, logits
+from knotwork.spline.columns import BasisValues
+from knotwork.spline.fit import FitOptions
+from knotwork.spline.likelihood import fit_classes
 from knotwork.spline.logits import _Problem, contrasts, fit_logits
+from knotwork.spline.model import Hinge, Linear, Min, Product
 from tests.reference import multinomial_logits
 
 
@@ -26,8 +30,10 @@ def example(seed, classes, n=50, terms=3):
 def excess(fit, exact, ridge, units):
     """Return how far the objective of a fit is above the least one, and that."""
     problem = fit.problem
-    theta = np.vstack([(exact[0] + problem.centre @ exact[1])[None], exact[1] * units[:, None]]) @ problem.contrast
-    minimum = problem.penalised(theta, problem.evaluate(theta)[1])
+    theta = (
+        np.vstack([(exact[0] + problem.columns.centre @ exact[1])[None], exact[1] * units[:, None]]) @ problem.contrast
+    )
+    minimum = problem.evaluate(theta).objective
     return float(ridge * np.square(fit.theta[1:]).sum() / 2 - fit.log_likelihood) - minimum, minimum
 
 
@@ -38,10 +44,10 @@ def test_logits_are_those_of_a_slow_maximiser(seed, classes, ridge):
     exact = multinomial_logits(basis, codes, classes, weights, ridge, units)
     for tolerance, share in ((1e-2, 1e-2), (1e-6, 1e-6)):
         above, minimum = excess(
-            fit_logits(basis, codes, classes, weights, ridge, units, tolerance), exact, ridge, units
+            fit_logits(BasisValues(basis), codes, classes, weights, ridge, units, tolerance), exact, ridge, units
         )
         assert -1e-5 * (1 + minimum) <= above <= share * (1 + minimum)
-    fit = fit_logits(basis, codes, classes, weights, ridge, units, 1e-13)
+    fit = fit_logits(BasisValues(basis), codes, classes, weights, ridge, units, 1e-13)
     intercept, coef = exact
     if classes == 2:
         intercept, coef = intercept[1:] - intercept[:1], coef[:, 1:] - coef[:, :1]
@@ -55,20 +61,20 @@ def test_many_terms_that_tell_classes_apart_are_fitted_to_the_end(classes):
     basis = np.maximum(rng.normal(size=(300, 30)), 0)
     codes = (basis @ rng.normal(size=(30, classes))).argmax(axis=1)
     weights, units = rng.uniform(0.5, 2, size=300), basis.std(axis=0)
-    fit = fit_logits(basis, codes, classes, weights, 0.1, units, 1e-12)
-    assert np.abs(fit.problem.gradient(fit.theta, fit.probabilities)).max() < 1e-3
+    fit = fit_logits(BasisValues(basis), codes, classes, weights, 0.1, units, 1e-12)
+    assert np.abs(fit.point.slope).max() < 1e-3
     assert fit.log_likelihood > 0.2 * fit.null_log_likelihood
 
 
 @pytest.mark.parametrize("classes", [2, 4])
 def test_products_with_the_hessian_are_differences_of_gradients(classes):
     basis, codes, weights, units = example(3, classes)
-    problem = _Problem.of(basis, codes, classes, weights, 0.3, units)
+    problem = _Problem.of(BasisValues(basis), codes, classes, weights, 0.3, units)
     rng = np.random.default_rng(0)
     theta, direction = rng.normal(size=(2, 4, classes - 1))
-    probabilities, _ = problem.evaluate(theta)
+    probabilities = problem.evaluate(theta).probabilities
     near = [theta + 1e-5 * direction, theta - 1e-5 * direction]
-    ahead, behind = (problem.gradient(at, problem.evaluate(at)[0]) for at in near)
+    ahead, behind = (problem.evaluate(at).slope for at in near)
     product = problem.hessian_product(direction, probabilities)
     np.testing.assert_allclose(product, (ahead - behind) / 2e-5, rtol=1e-5, atol=1e-6)
     if classes == 2:
@@ -79,8 +85,8 @@ def test_products_with_the_hessian_are_differences_of_gradients(classes):
 
 def test_the_first_guide_is_that_of_the_intercept():
     basis, codes, weights, units = example(4, 4, n=200)
-    problem = _Problem.of(basis, codes, 4, weights, 1e-6, units)
-    probabilities, _ = problem.evaluate(problem.start())
+    problem = _Problem.of(BasisValues(basis), codes, 4, weights, 1e-6, units)
+    probabilities = problem.evaluate(problem.start()).probabilities
     first, later = (of(probabilities) for of in (problem.first_inverses, problem.inverses))
     np.testing.assert_allclose(first, later, rtol=1e-4, atol=1e-8)
 
@@ -88,10 +94,10 @@ def test_the_first_guide_is_that_of_the_intercept():
 @pytest.mark.parametrize("classes", [2, 5])
 def test_a_ridge_may_be_changed_on_the_way(classes):
     basis, codes, weights, units = example(5, classes, n=200)
-    fit = fit_logits(basis, codes, classes, weights, 3.0, units)
+    fit = fit_logits(BasisValues(basis), codes, classes, weights, 3.0, units)
     for ridge in (0.3, 30.0):
         fit = fit.refit(ridge, 1e-13)
-        exact = fit_logits(basis, codes, classes, weights, ridge, units, 1e-13)
+        exact = fit_logits(BasisValues(basis), codes, classes, weights, ridge, units, 1e-13)
         np.testing.assert_allclose(fit.coef, exact.coef, rtol=1e-5, atol=1e-5)
         assert fit.log_likelihood == pytest.approx(exact.log_likelihood)
         assert fit.null_log_likelihood == exact.null_log_likelihood
@@ -102,21 +108,21 @@ def test_wald_is_the_rise_in_deviance_where_the_likelihood_is_a_parabola():
     basis = rng.normal(size=(20_000, 3))
     codes = (rng.random(20_000) < 1 / (1 + np.exp(-0.1 * basis[:, 0]))).astype(np.intp)
     weights, units = np.ones(20_000), np.ones(3)
-    full = fit_logits(basis, codes, 2, weights, 1e-9, units)
+    full = fit_logits(BasisValues(basis), codes, 2, weights, 1e-9, units)
     for m in range(3):
         rest = [k for k in range(3) if k != m]
-        without = fit_logits(basis[:, rest], codes, 2, weights, 1e-9, units[rest])
+        without = fit_logits(BasisValues(basis[:, rest]), codes, 2, weights, 1e-9, units[rest])
         rise = 2 * (full.log_likelihood - without.log_likelihood)
         assert full.term_costs()[m] == pytest.approx(rise, rel=0.02, abs=1e-3)
 
 
 def test_a_term_is_a_group_of_one():
     basis, codes, weights, units = example(7, 3)
-    fit = fit_logits(basis, codes, 3, weights, 0.1, units)
+    fit = fit_logits(BasisValues(basis), codes, 3, weights, 0.1, units)
     alone = [fit.cost_without(np.array([m])) for m in range(3)]
     np.testing.assert_allclose(fit.term_costs(), alone)
     # Without all terms of a parabola: θᵀHθ.
-    gram, between = fit.problem.curvature(fit.probabilities)
+    gram, between = fit.problem.curvature(fit.point.probabilities)
     theta = fit.theta[1:]
     reduced = np.linalg.inv(np.linalg.inv(gram)[1:, 1:])
     assert fit.cost_without(np.arange(3)) == pytest.approx(np.sum(theta * (reduced @ theta @ between)))
@@ -128,7 +134,7 @@ def test_single_precision_arrives_where_double_precision_does(tolerance, monkeyp
     fits = []
     for large in (0.0, 1e18):
         monkeypatch.setattr(logits, "LARGE", large)
-        fits.append(fit_logits(basis, codes, 4, weights, 0.1, units, tolerance))
+        fits.append(fit_logits(BasisValues(basis), codes, 4, weights, 0.1, units, tolerance))
     tolerance = 1e-4 if tolerance == 1e-2 else 1e-5
     np.testing.assert_allclose(fits[0].coef * units[:, None], fits[1].coef * units[:, None], atol=tolerance)
 
@@ -136,5 +142,46 @@ def test_single_precision_arrives_where_double_precision_does(tolerance, monkeyp
 def test_weights_of_any_size_are_weights(monkeypatch):
     monkeypatch.setattr(logits, "LARGE", 0.0)
     basis, codes, weights, units = example(6, 3)
-    fits = [fit_logits(basis, codes, 3, weights * scale, 0.1 * scale, units) for scale in (1.0, 1e30)]
+    fits = [fit_logits(BasisValues(basis), codes, 3, weights * scale, 0.1 * scale, units) for scale in (1.0, 1e30)]
     np.testing.assert_allclose(fits[1].coef, fits[0].coef, atol=1e-2)
+
+
+@pytest.mark.parametrize(("interaction", "classes"), [("min", 2), ("product", 3)])
+def test_columns_that_are_evaluated_anew_in_every_pass_change_no_bit(interaction, classes, monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(9001, 3))
+    codes = np.digitize(X[:, 0] * X[:, 1] + np.abs(X[:, 2]) + rng.normal(size=9001), [0.5, 1.5][: classes - 1])
+    options = FitOptions(max_degree=2, interaction=interaction)
+    kept = fit_classes(X, codes, classes, options=options)
+    assert any(len(term.features) > 1 for term in kept.spline.terms)
+    monkeypatch.setattr(columns, "MAX_KEPT_BYTES", 0)
+    anew = fit_classes(X, codes, classes, options=options)
+    assert anew.spline == kept.spline
+    assert anew.deviance == kept.deviance
+    np.testing.assert_array_equal(anew.term_costs, kept.term_costs)
+
+
+@pytest.mark.parametrize("size", [1e100, 1e-100])
+def test_units_of_products_are_within_the_range_of_floats(size):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(500, 2))
+    product = Product((Hinge(0, 0.0, 1), Hinge(1, 0.0, 1)))
+    weights = rng.uniform(size=500)
+    near, far = (columns.term_units([product], X * s, weights, X.std(axis=0) * s) for s in (1.0, size))
+    np.testing.assert_allclose(far / size / size, near)
+    values = product(X)
+    np.testing.assert_allclose(near, np.sqrt(np.cov(values, aweights=weights, ddof=0)))
+
+
+def test_blocks_are_the_terms_centred_and_scaled(monkeypatch):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 4))
+    hinges = Hinge(3, 0.1, 1), Hinge(1, -0.2, -1)
+    terms = [Linear(3), Hinge(1, 0.5, -1), Min(hinges, (1.0, 0.7)), Product(hinges)]
+    values = np.stack([term(X) for term in terms])
+    monkeypatch.setattr(columns, "MAX_KEPT_BYTES", 0)
+    for dtype, tolerance in ((np.float64, 1e-15), (np.float32, 1e-6)):
+        found = columns.Columns(columns.TermValues(terms, X), np.arange(4.0), np.arange(1.0, 5.0), dtype)
+        whole = np.concatenate([block.copy() for _, block in found.blocks()], axis=1)
+        expected = (values - np.arange(4.0)[:, None]) / np.arange(1.0, 5.0)[:, None]
+        np.testing.assert_allclose(whole, np.vstack([np.ones(5000), expected]), rtol=tolerance, atol=tolerance)

@@ -15,13 +15,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.arrays import CHUNK, Floats
+from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
-from knotwork.errors import DataError
+from knotwork.spline.columns import TermValues, term_units
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.forward import Step
 from knotwork.spline.logits import TOLERANCE, LogitFit, fit_logits
-from knotwork.spline.model import Spline, Term
+from knotwork.spline.model import Spline
 from knotwork.spline.result import Knot, SplineFit
 
 
@@ -126,13 +126,9 @@ def fit_terms(
 ) -> LogitFit:
     """Fit the logits of terms, until a step promises no more than a share ``tolerance`` of the objective."""
     terms = search.spline.terms
-    basis = evaluate_terms(terms, X)
     weight = np.ones(len(X)) if weights is None else weights
-    units = [
-        search.coordinates.x_scale[term.features[0]] if len(term.features) == 1 else _std(column, weight) or 1.0
-        for term, column in zip(terms, basis.T, strict=True)
-    ]
-    return fit_logits(basis, codes, classes, weight, ridge, np.array(units), tolerance)
+    units = term_units(terms, X, weight, search.coordinates.x_scale)
+    return fit_logits(TermValues(terms, X), codes, classes, weight, ridge, units, tolerance)
 
 
 def class_shares(codes: NDArray[np.intp], classes: int, weights: Floats | None) -> Floats:
@@ -153,21 +149,3 @@ def indicators(codes: NDArray[np.intp], shares: Floats) -> Floats:
     columns = np.zeros((len(codes), len(shares)))
     columns[np.arange(len(codes)), codes] = 1 / np.sqrt(shares[codes])
     return columns
-
-
-def evaluate_terms(terms: Sequence[Term], X: NDArray[np.floating]) -> Floats:
-    """Evaluate terms on rows of any precision, without a copy of the table: (N, d) → (N, M)."""
-    columns = np.empty((len(terms), len(X))).T  # a term's values side by side
-    for start in range(0, len(X), CHUNK):
-        rows = np.asarray(X[start : start + CHUNK], dtype=np.float64)
-        with np.errstate(over="ignore"):
-            for m, term in enumerate(terms):
-                columns[start : start + CHUNK, m] = term(rows)
-    if not np.isfinite(columns).all():
-        raise DataError("the distance from a knot to a value must be a float, got inf; divide the features by 4")
-    return columns
-
-
-def _std(column: Floats, weights: Floats) -> float:
-    mean = weights @ column / weights.sum()
-    return float(np.sqrt(weights @ np.square(column - mean) / weights.sum()))

@@ -5,7 +5,8 @@ They are fitted in orthonormal contrasts of the classes, so that no class is spe
 
 Newton's method finds each step by conjugate gradients: a Hessian-vector product costs no more than a gradient, while
 the Hessian itself has (M·K)² entries. The preconditioner is the inverse of each class's own diagonal block of the
-Hessian. With it a step takes two or three products, and one preconditioner serves several steps.
+Hessian. With it a step takes two or three products, and one preconditioner serves several steps. Everything is a sum
+over rows, and every pass over them takes all that it can from a block of columns.
 """
 
 from __future__ import annotations
@@ -18,10 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotrf, dpotri
 
-from knotwork.arrays import CHUNK, Floats
-
-# Rows' values in single or double precision.
-Array = NDArray[np.floating]
+from knotwork.arrays import Floats
+from knotwork.spline.columns import Array, Columns, Values, weighted_mean
 
 MAX_STEPS = 100
 # A step whose promised gain is below this share of the objective is the last.
@@ -46,38 +45,62 @@ INTERCEPT_RIDGE = 1e-8
 
 
 @dataclass(frozen=True)
-class LogitFit:
-    """Logits of K classes on a basis, by penalised likelihood.
+class Point:
+    """Coefficients, and what a pass over the rows finds there.
 
-    theta : (1 + M, K − 1) coefficients of basis/units in orthonormal contrasts of the classes, the intercept first
+    theta : (1 + M, K − 1) coefficients of the columns in orthonormal contrasts of the classes, the intercept first
     probabilities : (K, N) of the rows
-    log_likelihood, null_log_likelihood : of the model and of the intercept alone, weighted
-    preconditioner : (K, 1 + M, 1 + M) inverse blocks of the last step, which another fit may begin with; one block for
-        two classes
+    log_likelihood : weighted
+    objective, slope : what is to be minimised, the penalised negative log-likelihood, and its gradient (1 + M, K − 1)
     """
 
-    problem: _Problem
     theta: Floats
     probabilities: Array
     log_likelihood: float
+    objective: float
+    slope: Floats
+
+
+@dataclass(frozen=True)
+class LogitFit:
+    """Logits of K classes on a basis, by penalised likelihood.
+
+    point : the coefficients of basis/units
+    preconditioner : (K, 1 + M, 1 + M) inverse blocks of the last step, which another fit may begin with; one block for
+        two classes
+    null_log_likelihood : of the intercept alone
+    """
+
+    problem: _Problem
+    point: Point
     preconditioner: Floats
     null_log_likelihood: float
 
     def refit(self, ridge: float, tolerance: float = TOLERANCE) -> LogitFit:
         """Fit with another ridge, beginning with these coefficients."""
         problem = self.problem.with_ridge(ridge)
-        found = problem.newton(self.theta, self.probabilities, self.log_likelihood, self.preconditioner, tolerance)
+        found = problem.newton(self.problem.moved(self.point, problem.penalty), self.preconditioner, tolerance)
         return LogitFit(problem, *found, self.null_log_likelihood)
+
+    @property
+    def theta(self) -> Floats:
+        """Coefficients of basis/units in orthonormal contrasts of the classes, the intercept first: (1 + M, K − 1)."""
+        return self.point.theta
+
+    @property
+    def log_likelihood(self) -> float:
+        """The logarithm of the likelihood, weighted."""
+        return self.point.log_likelihood
 
     @cached_property
     def coef(self) -> Floats:
         """Coefficients of the basis: (M, p), p = 1 (log-odds of the second) for two classes, else K, of sum zero."""
-        return self._outputs(self.theta[1:]) / self.problem.scale[:, None]
+        return self._outputs(self.theta[1:]) / self.problem.columns.scale[:, None]
 
     @property
     def intercept(self) -> Floats:
         """Logits where the basis is zero: (p,)."""
-        intercept: Floats = self._outputs(self.theta[:1])[0] - self.problem.centre @ self.coef
+        intercept: Floats = self._outputs(self.theta[:1])[0] - self.problem.columns.centre @ self.coef
         return intercept
 
     def _outputs(self, theta: Floats) -> Floats:
@@ -86,7 +109,7 @@ class LogitFit:
 
     @cached_property
     def _curvature(self) -> tuple[Floats, Floats]:
-        gram, between = self.problem.curvature(self.probabilities)
+        gram, between = self.problem.curvature(self.point.probabilities)
         return _inverse(gram)[1:, 1:], between
 
     def term_costs(self) -> Floats:
@@ -127,7 +150,7 @@ def class_probabilities(logits: Array, codes: NDArray[np.intp]) -> tuple[Array, 
 
 
 def fit_logits(
-    basis: Floats,
+    values: Values,
     codes: NDArray[np.intp],
     classes: int,
     weights: Floats,
@@ -140,39 +163,38 @@ def fit_logits(
     θ are the coefficients of basis/units, the units (M,) being the stds of the features: a hinge with few rows
     beyond its knot gets no larger a slope for being nearly constant.
 
-    >>> x = np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [1.0]])
+    >>> from knotwork.spline.columns import BasisValues
+    >>> x = BasisValues(np.array([[0.0], [0.0], [1.0], [1.0], [1.0], [1.0]]))
     >>> fit = fit_logits(x, np.array([0, 1, 0, 1, 1, 1]), 2, np.ones(6), ridge=1e-9, units=np.ones(1))
     >>> fit.intercept.round(4) + 0.0, fit.coef.round(4)           # even odds at 0, three to one at 1
     (array([0.]), array([[1.0986]]))
     """
-    precision = np.float64 if tolerance < COARSE else _rough(len(basis), 1 + basis.shape[1])
-    problem = _Problem.of(basis, codes, classes, weights, ridge, units, precision)
-    start = problem.start()
-    null = problem.evaluate(start)
-    found = problem.newton(start, *null, problem.first_inverses(null[0]), tolerance)
-    return LogitFit(problem, *found, null[1])
+    count, rows = values.shape
+    precision = np.float64 if tolerance < COARSE else _rough(rows, 1 + count)
+    problem = _Problem.of(values, codes, classes, weights, ridge, units, precision)
+    start = problem.evaluate(problem.start())
+    found = problem.newton(start, problem.first_inverses(start.probabilities), tolerance)
+    return LogitFit(problem, *found, start.log_likelihood)
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """A penalised likelihood: columns (1 + M, N) are [1, centred basis/units], penalty (1 + M,) their ridge.
+    """A penalised likelihood of columns [1, centred basis/units], penalty (1 + M,) their ridge.
 
     Rows run along the last axis: there are many of them, and few classes. Columns, weights and probabilities may be in
     single precision, coefficients and sums over all rows are not.
     """
 
-    columns: Array
+    columns: Columns
     codes: NDArray[np.intp]
     weights: Array
     contrast: Floats
     penalty: Floats
-    centre: Floats
-    scale: Floats
 
     @classmethod
     def of(
         cls,
-        basis: Floats,
+        values: Values,
         codes: NDArray[np.intp],
         classes: int,
         weights: Floats,
@@ -180,13 +202,9 @@ class _Problem:
         units: Floats,
         precision: Any = np.float64,
     ) -> _Problem:
-        mean = weights @ basis / weights.sum()
-        columns = np.empty((1 + basis.shape[1], len(basis)), dtype=precision)
-        columns[0] = 1.0
-        np.subtract(basis.T, mean[:, None], out=columns[1:], casting="same_kind")
-        columns[1:] /= units[:, None].astype(precision)
-        penalty = _penalty(ridge, len(columns))
-        return cls(columns, codes, weights.astype(precision), contrasts(classes), penalty, mean, units)
+        columns = Columns(values, weighted_mean(values, weights), units, precision)
+        weights = weights.astype(precision, copy=False)
+        return cls(columns, codes, weights, contrasts(classes), _penalty(ridge, len(columns)))
 
     def with_ridge(self, ridge: float) -> _Problem:
         """Return the same likelihood with another ridge."""
@@ -201,35 +219,53 @@ class _Problem:
         theta[0] = np.log(shares) @ self.contrast
         return theta
 
-    def evaluate(self, theta: Floats) -> tuple[Array, float]:
-        """Return probabilities (K, N) and log-likelihood."""
-        probabilities, logs = class_probabilities(self._logits(theta), self.codes)
-        return probabilities, float(self.weights @ logs.astype(np.float64))
+    def evaluate(self, theta: Floats) -> Point:
+        """Find probabilities, likelihood and slope in one pass."""
+        probabilities = np.empty((len(self.contrast), len(self.codes)), dtype=self.columns.dtype)
+        log_likelihood, spread = 0.0, np.zeros((len(theta), len(self.contrast)))
+        factors = self._factors(theta)
+        for rows, columns in self.columns.blocks():
+            codes, weights = self.codes[rows], self.weights[rows]
+            found, logs = class_probabilities(factors @ columns, codes)
+            probabilities[:, rows] = found
+            log_likelihood += float(weights @ logs.astype(np.float64))
+            found[codes, np.arange(len(codes))] -= 1.0
+            found *= weights
+            spread += columns @ found.T
+        objective = self._ridge(theta) - log_likelihood
+        return Point(theta, probabilities, log_likelihood, objective, self._slope(spread, theta))
 
-    def _logits(self, theta: Floats) -> Array:
-        return (self.contrast @ theta.T).astype(self.columns.dtype) @ self.columns
-
-    def penalised(self, theta: Floats, log_likelihood: float) -> float:
-        """Return the objective, which is to be minimised."""
-        return float(self.penalty @ np.square(theta).sum(axis=1)) / 2 - log_likelihood
-
-    def gradient(self, theta: Floats, probabilities: Array) -> Floats:
-        """Return the gradient of the objective: (1 + M, K − 1)."""
-        residual = probabilities.copy()
-        residual[self.codes, np.arange(residual.shape[1])] -= 1.0
-        return self._spread(residual) + self.penalty[:, None] * theta
+    def moved(self, point: Point, penalty: Floats) -> Point:
+        """Return a point of this problem as one with another penalty."""
+        change = penalty - self.penalty
+        objective = point.objective + float(change @ np.square(point.theta).sum(axis=1)) / 2
+        return replace(point, objective=objective, slope=point.slope + change[:, None] * point.theta)
 
     def hessian_product(self, direction: Floats, probabilities: Array) -> Floats:
         """Return a Hessian-vector product: (1 + M, K − 1)."""
-        change = self._logits(direction)
-        change *= probabilities
-        change -= probabilities * change.sum(axis=0)
-        return self._spread(change) + self.penalty[:, None] * direction
+        spread = np.zeros((len(direction), len(self.contrast)))
+        factors = self._factors(direction)
+        for rows, columns in self.columns.blocks():
+            p = probabilities[:, rows]
+            change = factors @ columns
+            change *= p
+            change -= p * change.sum(axis=0)
+            change *= self.weights[rows]
+            spread += columns @ change.T
+        return self._slope(spread, direction)
 
-    def _spread(self, values: Array) -> Floats:
-        """Return weighted products of the columns and values of the classes (K, N), which are lost, in contrasts."""
-        values *= self.weights
-        return (self.columns @ values.T) @ self.contrast
+    def _factors(self, theta: Floats) -> Array:
+        """Return what makes logits of columns: (K, 1 + M)."""
+        factors: Array = (self.contrast @ theta.T).astype(self.columns.dtype)
+        return factors
+
+    def _ridge(self, theta: Floats) -> float:
+        return float(self.penalty @ np.square(theta).sum(axis=1)) / 2
+
+    def _slope(self, spread: Floats, theta: Floats) -> Floats:
+        """Return products of the columns and values of the classes (1 + M, K) in contrasts, and the penalty's share."""
+        slope: Floats = spread @ self.contrast + self.penalty[:, None] * theta
+        return slope
 
     def curvature(self, probabilities: Array) -> tuple[Floats, Floats]:
         """Return the terms' (1 + M, 1 + M) and the classes' (K − 1, K − 1) curvature.
@@ -238,7 +274,7 @@ class _Problem:
         """
         k = self.contrast.shape[1]
         own = self.weights * probabilities
-        gram = self._gram((self.weights - (own * probabilities).sum(axis=0)) / k, np.float64)
+        gram = self._gram((self.weights - np.einsum("kn,kn->n", own, probabilities)) / k, np.float64)
         both = np.diag(own.sum(axis=1)) - own @ probabilities.T
         between = self.contrast.T @ both @ self.contrast
         between *= k / max(float(np.trace(between)), np.finfo(float).tiny)
@@ -263,60 +299,49 @@ class _Problem:
 
     @property
     def _rough(self) -> Any:
-        return _rough(self.columns.shape[1], len(self.columns))
+        return _rough(len(self.codes), len(self.columns))
 
     def _gram(self, weights: Array, precision: Any) -> Floats:
         """Return the penalised sum of outer products of the columns, in some precision."""
-        columns, n = self.columns.shape
         max_weight = max(float(weights.max()), np.finfo(float).tiny)
         root = np.sqrt((weights / max_weight).clip(0.0)).astype(precision)
-        gram = np.zeros((columns, columns))
-        for start in range(0, n, CHUNK):
-            rows = slice(start, start + CHUNK)
-            b = self.columns[:, rows].astype(precision, copy=False) * root[rows]
+        gram = np.zeros((len(self.columns), len(self.columns)))
+        for rows, columns in self.columns.blocks():
+            b = columns.astype(precision, copy=False) * root[rows]
             gram += b @ b.T
         gram *= max_weight
-        gram[np.diag_indices(columns)] += np.maximum(self.penalty, 10 * np.finfo(precision).eps * np.trace(gram))
+        gram[np.diag_indices(len(gram))] += np.maximum(self.penalty, 10 * np.finfo(precision).eps * np.trace(gram))
         return gram
 
-    def newton(
-        self, theta: Floats, probabilities: Array, log_likelihood: float, inverses: Floats, tolerance: float
-    ) -> tuple[Floats, Array, float, Floats]:
-        """Newton's method: return coefficients, their probabilities, the log-likelihood and the preconditioner.
+    def newton(self, point: Point, inverses: Floats, tolerance: float) -> tuple[Point, Floats]:
+        """Newton's method: return where it arrives, and the preconditioner.
 
         Steps are halved until the objective falls. Where classes are nearly separable the likelihood flattens along a
         step, which is then too short: it goes on while the slope at its end is steep enough.
         """
-        value = self.penalised(theta, log_likelihood)
-        slope = self.gradient(theta, probabilities)
         for _ in range(MAX_STEPS):
-            direction, products = self._direction(slope, probabilities, inverses)
-            gain = float(np.sum(slope * direction))
-            length, last = 1.0, gain <= tolerance * (1.0 + abs(value))
+            direction, products = self._direction(point.slope, point.probabilities, inverses)
+            gain = float(np.sum(point.slope * direction))
+            length, last = 1.0, gain <= tolerance * (1.0 + abs(point.objective))
             while True:
-                trial = theta - length * direction
-                reached = self.evaluate(trial)
-                now = self.penalised(trial, reached[1])
-                if now <= value - 1e-4 * length * gain:
+                trial = self.evaluate(point.theta - length * direction)
+                if trial.objective <= point.objective - 1e-4 * length * gain:
                     break
                 length /= 2
                 if length < 1e-8:  # only rounding is left
-                    return theta, probabilities, log_likelihood, inverses
-            theta, value, (probabilities, log_likelihood) = trial, now, reached
+                    return point, inverses
+            point = trial
             if last:
                 break
-            slope = self.gradient(theta, probabilities)
-            ahead = float(np.sum(slope * direction))
+            ahead = float(np.sum(point.slope * direction))
             if length == 1.0 and STILL_FALLING * gain < ahead < gain:
-                trial = theta - (min(gain / (gain - ahead), LONGEST_STEP) - 1.0) * direction
-                reached = self.evaluate(trial)
-                now = self.penalised(trial, reached[1])
-                if now < value:
-                    theta, value, (probabilities, log_likelihood) = trial, now, reached
-                    slope = self.gradient(theta, probabilities)
-            if products * len(self.contrast) > STALE * len(slope) * len(inverses):
-                inverses = self.inverses(probabilities)
-        return theta, probabilities, log_likelihood, inverses
+                further = min(gain / (gain - ahead), LONGEST_STEP) - 1.0
+                trial = self.evaluate(point.theta - further * direction)
+                if trial.objective < point.objective:
+                    point = trial
+            if products * len(self.contrast) > STALE * len(direction) * len(inverses):
+                inverses = self.inverses(point.probabilities)
+        return point, inverses
 
     def _direction(self, slope: Floats, probabilities: Array, inverses: Floats) -> tuple[Floats, int]:
         """Solve Hessian·direction = slope by conjugate gradients; return the direction and the number of products.

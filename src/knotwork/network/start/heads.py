@@ -40,6 +40,7 @@ from knotwork.network.start.place import place_
 from knotwork.network.train.targets import Target, read_target
 from knotwork.parameters import checked, seed, text, whole
 from knotwork.spline import model as terms
+from knotwork.spline.columns import BasisValues
 from knotwork.spline.likelihood import indicators
 from knotwork.spline.logits import fit_logits
 from knotwork.spline.model import Spline
@@ -271,7 +272,7 @@ def _fit(
         return Spline(lines, np.zeros(p), np.eye(p), names), projection
     units = scores.held_out.std(axis=0)
     logits = fit_logits(
-        scores.held_out, target.values, len(target.classes), np.ones(len(X)),
+        BasisValues(scores.held_out), target.values, len(target.classes), np.ones(len(X)),
         0.1 if isinstance(options.ridge, str) else options.ridge, np.where(units > 0, units, 1.0),
     )  # fmt: skip
     spline = Spline(lines, logits.intercept, logits.coef, names)

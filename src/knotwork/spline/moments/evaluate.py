@@ -11,7 +11,7 @@ TILE = 16_384
 
 
 @compiled_reduction
-def _combine(x, knot, factor, first, product, out):  # type: ignore[no-untyped-def]
+def combine(x, knot, factor, first, product, out):  # type: ignore[no-untyped-def]
     """Write a hinge (the feature itself if the factor is 0), or combine it with what the hinges before it made."""
     for i in range(x.size):
         v = (x[i] - knot) * factor if factor != 0.0 else x[i] - knot
@@ -34,4 +34,4 @@ def evaluate_term(columns: Floats, terms: TermTable, m: int, out: Floats) -> Non
     for start in range(0, out.size, TILE):
         values = out[start : start + TILE]
         for h, (f, knot, factor) in enumerate(hinges):
-            _combine(columns[f, start : start + TILE], knot, factor, h == 0, terms.product, values)
+            combine(columns[f, start : start + TILE], knot, factor, h == 0, terms.product, values)
