@@ -62,6 +62,29 @@ def test_into_a_file(knotwork, knotwork_json, refused, spline_model, data, frame
     assert [p.name for p in tmp_path.iterdir()] == [out.name]
 
 
+@pytest.mark.parametrize("command", ["predict", "report", "export"])
+def test_an_input_is_never_replaced(knotwork, refused, spline_model, frame, tmp_path, command):
+    model, table = tmp_path / "m", tmp_path / "table.csv"
+    kw.save(kw.load(spline_model), model)
+    frame.to_csv(table, index=False)
+    arrays = next(model.glob("*.safetensors"))
+    (tmp_path / "soft.csv").symlink_to(table)
+    (tmp_path / "hard.csv").hardlink_to(table)
+    (tmp_path / "model.csv").symlink_to(arrays)
+    (tmp_path / "folder").symlink_to(model)
+    names = ["model.csv", "m/model.json", f"folder/{arrays.name}"]
+    if command != "export":
+        names += ["table.csv", "m/../table.csv", "soft.csv", "hard.csv"]
+    before = {path: path.read_bytes() for path in (table, *model.iterdir())}
+    for name in names:
+        inputs = (tmp_path / "folder",) if command == "export" else (tmp_path / "folder", table)
+        more = ("--format", "onnx") if command == "export" else ()
+        sentence = refused(command, *inputs, *more, "--out", tmp_path / name, "--force")
+        assert "must be another file than the inputs" in sentence
+        assert {path: path.read_bytes() for path in before} == before
+    knotwork(command, *inputs, *more, "--out", model / "other.csv")  # beside the model's own files
+
+
 def test_refusals(refused, spline_model, data, frame, tmp_path):
     new = tmp_path / "new.csv"
     frame.rename(columns={"width": "Widht", "Art": "nothing alike"}).to_csv(new, index=False)

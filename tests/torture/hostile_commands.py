@@ -7,11 +7,13 @@ import io
 import warnings
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from knotwork.cli import app
@@ -37,11 +39,20 @@ def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[st
         rng = np.random.default_rng([seed, case])
         arguments = _command(rng, folder, models)
         report(f"case {case}: knotwork {' '.join(arguments)!r:.200}")
+        inputs = {path: path.read_bytes() for path in _inputs(arguments)}
         what, fault = run(arguments)
+        if not all(path.is_file() and path.read_bytes() == content for path, content in inputs.items()):
+            what, fault = "input changed", "changed its input"
         counts[what] += 1
         if fault:
             bad.append(f"case {case}, knotwork {' '.join(arguments)!r:.300}: {fault}")
     return Outcome(count, dict(counts), bad)
+
+
+def _inputs(arguments: list[str]) -> list[Path]:
+    """Return the files that a command line reads: a table, those of a model."""
+    places = [Path(a) for a in arguments[1 : {"fit": 2, "export": 2}.get(arguments[0], 3)]]
+    return [p for place in places for p in ([place] if place.is_file() else place.glob("model*"))]
 
 
 def run(arguments: list[str]) -> tuple[str, str | None]:
@@ -106,6 +117,8 @@ def _command(rng: Rng, folder: Path, models: list[Path]) -> list[str]:
     model = str(models[rng.integers(len(models))])
     data = str(_file(rng, folder))
     out = str(folder / f"out{rng.integers(5)}{rng.choice(['', '.csv', '.parquet', '.html', '.onnx', '.pt2', '.xyz'])}")
+    if rng.random() < 0.05:  # an input, under its own name or another
+        out = _one(rng, [data, f"{model}/model.json", str(_link_to(data, folder))])
     arguments = {
         "fit": [command, data, "--target", _one(rng, ["y", "label", "a", "c", "nothing", "", "\x1b[31m"])],
         "predict": [command, model, data],
@@ -114,11 +127,30 @@ def _command(rng: Rng, folder: Path, models: list[Path]) -> list[str]:
     }[command]
     if command in ("fit", "predict") and rng.random() < 0.4:
         arguments += ["--out", out]
-    for option, values in OPTIONS[command].items():
-        if rng.random() < 0.08:
+    for option, values in _options(command).items():
+        if rng.random() < (0.5 if option == "--force" else 0.08):
             value = _one(rng, values)
             arguments += [option] if value is None else [option, value]
     return arguments
+
+
+def _link_to(path: str, folder: Path) -> Path:
+    link = folder / "link.csv"
+    link.unlink(missing_ok=True)
+    link.symlink_to(path)
+    return link
+
+
+@cache
+def _options(command: str) -> dict[str, list[Any]]:
+    """Return odd values of a command's options, of those that are new too."""
+    found = {}
+    for parameter in get_command(app).commands[command].params:
+        option = max(parameter.opts, key=len)
+        if option.startswith("--") and option not in ("--out", "--help"):
+            odd = [None] if parameter.is_flag else [*_NUMBERS, *_NAMES]
+            found[option] = OPTIONS[command].get(option, odd)
+    return found | OPTIONS[command]
 
 
 _NUMBERS = ["-1", "0", "1", "2", "3", "1000000000", "9" * 30, "1.5", "nan", "inf", "", "x", "0x10", "1e3", "٣"]

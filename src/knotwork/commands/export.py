@@ -33,7 +33,7 @@ def export(
         raise DataError(
             f"the format must be known, {out} ends neither in .onnx nor in .pt2; pass --format onnx or torch"
         )
-    require_free_file(out, force)
+    require_free_file(out, force, [model])
 
     import knotwork as kw
     from knotwork.export import export_onnx, export_torch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,25 @@ def _without_nan(value: Any) -> Any:
     return value
 
 
-def require_free_file(path: Path, force: bool) -> None:
-    """Refuse a file that exists already unless it may be replaced."""
+def require_free_file(path: Path, force: bool, inputs: Sequence[Path]) -> None:
+    """Refuse a file that exists already unless it may be replaced; an input, or a part of one, never may."""
     if path.is_dir():
         raise DataError(f"the output must be a file, {path} is a folder; name a file in it")
     if path.exists() and not force:
         raise DataError(f"{path} exists already; pass --force to replace it or choose another --out")
+    if path.exists() and any(path.samefile(part) for place in inputs for part in _files(place)):
+        raise DataError(f"the output must be another file than the inputs, {path} is one of them; choose another --out")
     if not path.absolute().parent.is_dir():
         raise DataError(f"the folder of the output must exist, {path.absolute().parent} does not; make it first")
+
+
+def _files(place: Path) -> list[Path]:
+    """Return the files of an input: itself, or those of a model's folder that a save puts there."""
+    if not place.is_dir():
+        return [place] if place.exists() else []
+    from knotwork.serial.tables import DOCUMENT
+
+    return [*place.glob(DOCUMENT), *place.glob("*.safetensors")]
 
 
 def require_own_folder(path: Path, mark: str) -> None:

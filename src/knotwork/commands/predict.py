@@ -48,7 +48,7 @@ def predict(
     from knotwork.network.resolve import resolve
 
     if out is not None:
-        require_free_file(out, force)
+        require_free_file(out, force, [model, data])
         if out.suffix.lower() not in (".csv", ".parquet"):
             raise DataError(f"predictions are written as .csv or .parquet, got {out}; choose one of these endings")
     fitted = resolve(kw.load(model))

@@ -33,7 +33,7 @@ def report(
 
     import knotwork as kw
 
-    require_free_file(out, force)
+    require_free_file(out, force, [model, data])
     fitted = kw.load(model)
     X, y = split_table(fitted, model, data, target)
     with Console(stderr=True).status("explaining …"):

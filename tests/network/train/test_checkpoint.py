@@ -309,6 +309,94 @@ def test_every_changed_byte_of_a_file_is_noticed(tmp_path):
         kw.train(start(), X, Y, **SETTINGS, checkpoint=path)
 
 
+def forge(path, change):
+    """Change what a file says, and compute its digest anew; ``change`` gets the tensors and the document."""
+    with safe_open(path, framework="pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        metadata = file.metadata()
+    header = json.loads(metadata["training"])
+    document = change(tensors, header["document"])
+    header["document"] = header["document"] if document is None else document
+    header["digest"] = checkpoints.digest_of(tensors, header["document"])
+    save_file(tensors, path, metadata=metadata | {"training": json.dumps(header)})
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict | list):
+        yield path
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from leaves(part, (*path, key))
+    else:
+        yield path
+
+
+def set_leaf(document, path, odd):
+    if not path:
+        return odd
+    for key in path[:-1]:
+        document = document[key]
+    document[path[-1]] = odd
+
+
+def changed_tensors(name, value):
+    yield name, None
+    yield f"{name}x", value
+    yield name, value.reshape(-1)[:-1].clone() if value.numel() > 1 else torch.zeros(5)
+    yield name, value[None].clone()
+    yield name, value.to(torch.int32 if value.is_floating_point() else torch.float32)
+    yield name, torch.zeros_like(value)
+
+
+@pytest.mark.parametrize("options", [{}, {"optimizer": momentum}], ids=["own", "momentum"])
+def test_a_forged_file_is_refused_by_a_sentence_or_resumed(tmp_path, options):
+    def make():
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.1), nn.Linear(4, 1))
+
+    path, x, y = tmp_path / "a", X[:40], Y[:40]
+    settings = {"epochs": 3, "batch_size": 32, "random_state": 0, **options}
+    with pytest.raises(Crash):
+        kw.train(make(), x, y, **settings, checkpoint=path, callbacks=[crash_after(2)])
+    whole = path.read_bytes()
+    seen = {}
+    forge(path, lambda tensors, document: seen.update(tensors=tensors, document=document))
+    assert len(kw.train(make(), x, y, **settings, checkpoint=path)) == 4  # the digest is right
+
+    def outcome(change):
+        path.write_bytes(whole)
+        forge(path, change)
+        net = make()
+        try:
+            kw.train(net, x, y, **settings, checkpoint=path)
+            return "resumed"
+        except DataError as error:
+            sentence = str(error)
+        assert sentence.endswith("is damaged; remove it to begin anew")
+        assert all(torch.equal(a, b) for a, b in zip(net.parameters(), make().parameters(), strict=True))
+        return "refused"
+
+    # What the file holds of somebody's own optimiser may look like anything.
+    foreign = "optimizer" in options
+    odd_values, refused = (None, "x", -1, 10**30, [], {}), 0
+    for number, leaf in enumerate(leaves(seen["document"])):
+        for odd in odd_values[number % 3 :: 3]:
+            if not (foreign and len(leaf) == 2 and leaf[0] == "optimiser"):
+                refused += outcome(lambda _, document, leaf=leaf, odd=odd: set_leaf(document, leaf, odd)) == "refused"
+    assert refused > 30
+    for name, value in seen["tensors"].items():
+        for new, odd in changed_tensors(name, value):
+            if name.startswith("optimiser/") and foreign:
+                continue
+
+            def change(tensors, _, name=name, new=new, odd=odd):
+                del tensors[name]
+                if odd is not None:
+                    tensors[new] = odd
+
+            zeros = odd is not None and new == name and odd.shape == value.shape and odd.dtype == value.dtype
+            assert outcome(change) == "refused" or zeros, (name, new)
+
+
 def test_what_a_file_cannot_hold_is_refused(tmp_path):
     class Odd(torch.optim.SGD):
         def step(self, closure=None):

@@ -88,7 +88,7 @@ class Checkpoint:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
         saved = Saved(tensors, header["document"])
         if _digest(saved) != header["digest"]:
-            raise self._damaged()
+            raise self.damaged()
         return saved
 
     def is_due(self) -> bool:
@@ -133,9 +133,9 @@ class Checkpoint:
             header: dict[str, Any] = json.loads(written["training"])
             seed, _, _ = header["identity"]["seed"], header["document"], header["digest"]
         except (KeyError, RecursionError, TypeError, ValueError):
-            raise self._damaged() from None
+            raise self.damaged() from None
         if type(seed) is not int or not 0 <= seed < 2**31:
-            raise self._damaged()
+            raise self.damaged()
         return header
 
     def _opened(self) -> Any:
@@ -150,7 +150,8 @@ class Checkpoint:
             f"else; name another path"
         )
 
-    def _damaged(self) -> DataError:
+    def damaged(self) -> DataError:
+        """Return the error that says so."""
         return DataError(f"the checkpoint at {self.path} is damaged; remove it to begin anew")
 
 

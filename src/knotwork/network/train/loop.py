@@ -34,10 +34,12 @@ from knotwork.network.train.optimiser import (
     make_optimiser,
     make_state,
     optimiser_state,
+    places,
     set_optimiser_state,
     set_rate,
 )
 from knotwork.network.train.randomness import draws, global_generator, global_states, own_dropout, set_global_states
+from knotwork.network.train.resumable import StateError, fits, optimiser_fits
 from knotwork.network.train.rows import Part, Rows
 from knotwork.network.train.threads import step_threads, torch_threads
 
@@ -106,7 +108,10 @@ def fit_network(
             stack.enter_context(global_generator(seed, training.device))
         try:
             if checkpoint is not None and identity is not None and (saved := checkpoint.read(identity)) is not None:
-                run.resume(saved)
+                try:
+                    run.resume(saved, own_optimiser=optimiser is None)
+                except StateError:
+                    raise checkpoint.damaged() from None
             while not run.has_ended:
                 run.epoch(training, validation, loss, unit)
                 if report is not None and report(run.last_epoch, run.history, run.averaged):
@@ -309,8 +314,13 @@ class _Run:
         }  # fmt: skip
         return Saved(tensors, document)
 
-    def resume(self, saved: Saved) -> None:
-        """Take the state over."""
+    def resume(self, saved: Saved, own_optimiser: bool) -> None:
+        """Take the state over; refuse one that cannot be a state of this training."""
+        fresh = self.saved()
+        if not fits(saved, fresh, self.steps_per_epoch, self.options.epochs):
+            raise StateError
+        if own_optimiser and not optimiser_fits(saved, dict(places(self.optimiser)), fresh):
+            raise StateError
 
         def part(name: str) -> dict[str, Tensor]:
             return {key.split("/", 1)[1]: v for key, v in saved.tensors.items() if key.startswith(f"{name}/")}
@@ -319,11 +329,14 @@ class _Run:
         _restore(self.net, part("net"))
         _restore(self.averaged, part("averaged"))
         self.best = {key: value.to(self.device) for key, value in part("best").items()}
-        set_optimiser_state(self.optimiser, part("optimiser"), document["optimiser"])
-        self.order_generator.set_state(part("generator")["order"])
-        self.mask_generator.set_state(part("generator")["mask"])
-        if self.draws:
-            set_global_states(part("global"), self.device)
+        try:
+            set_optimiser_state(self.optimiser, part("optimiser"), document["optimiser"])
+            self.order_generator.set_state(part("generator")["order"])
+            self.mask_generator.set_state(part("generator")["mask"])
+            if self.draws:
+                set_global_states(part("global"), self.device)
+        except (KeyError, RuntimeError, ValueError):  # no parameter of that name, no state of a generator
+            raise StateError from None
         self.history = History(**document["history"])
         self.step, self.share = document["step"], document["share"]
         self.elapsed, self.stopped = document["elapsed"], document["stopped"]

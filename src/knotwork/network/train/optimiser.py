@@ -118,7 +118,7 @@ def optimiser_state(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor]
     """Return the state as tensors and plain values, by the place of the parameter or group and the entry's name."""
     tensors: dict[str, Tensor] = {}
     plain: dict[str, Any] = {}
-    for place, parameter in _places(optimiser):
+    for place, parameter in places(optimiser):
         for name, value in optimiser.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
                 tensors[f"{place}.{name}"] = value
@@ -136,7 +136,7 @@ def optimiser_state(optimiser: torch.optim.Optimizer) -> tuple[dict[str, Tensor]
 
 def set_optimiser_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor], plain: dict[str, Any]) -> None:
     """Set the state of an optimiser that was made like the one it comes from."""
-    places = dict(_places(optimiser))
+    parameters = dict(places(optimiser))
     groups = {f"group{place}": group for place, group in enumerate(optimiser.param_groups)}
     of_parameter = {id(p): group for group in optimiser.param_groups for p in group["params"]}
     for key, value in (tensors | plain).items():
@@ -144,7 +144,7 @@ def set_optimiser_state(optimiser: torch.optim.Optimizer, tensors: dict[str, Ten
         if place in groups:
             groups[place][name] = value
             continue
-        parameter = places[place]
+        parameter = parameters[place]
         if isinstance(value, Tensor):
             group = of_parameter[id(parameter)]
             # The count of the steps is on the CPU unless the whole step runs on the device.
@@ -157,6 +157,7 @@ def _is_plain(value: Any) -> bool:
     return value is None or isinstance(value, (bool, int, float, str))
 
 
-def _places(optimiser: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+def places(optimiser: torch.optim.Optimizer) -> list[tuple[str, nn.Parameter]]:
+    """Return the parameters and the names that a state gives them."""
     parameters = [p for group in optimiser.param_groups for p in group["params"]]
     return [(str(place), parameter) for place, parameter in enumerate(parameters)]
