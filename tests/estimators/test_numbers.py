@@ -82,6 +82,14 @@ def test_regressors_do_not_notice_offsets_and_units_of_several_responses(name):
     np.testing.assert_allclose(a, b, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("seed", [3, 34, 58])
+def test_of_equal_products_the_same_one_is_taken_in_any_units(seed):
+    X, y, _ = make_data(seed)
+    plain = r_squared(kw.MarsRegressor(max_degree=2, interaction="product"), X, y)
+    for unit in (3.0, 1e100, 1e-100):
+        assert abs(r_squared(kw.MarsRegressor(max_degree=2, interaction="product"), X * unit, y) - plain) < 1e-6
+
+
 @pytest.mark.parametrize("name", ["additive", "convex"])
 def test_responses_at_1e12_stds(name):
     # Predictions are rounded to 1e-4 stds there; over enough rows that averages out.
@@ -155,6 +163,25 @@ def test_a_networks_prediction_has_the_r_squared_of_its_history(x_offset, x_unit
         found = net(torch.from_numpy(X)).detach().numpy()[:, 0].astype(np.float64)
         bound = 1e-3 if abs(y_offset) < 1e9 else 3e-3
         assert np.abs(found - model.predict(X)).max() < bound * np.std(spread / unit)
+
+
+def test_predictions_at_1e12_stds_differ_from_the_history_by_their_rounding_alone():
+    X, y, _ = make_data(n=450)
+    X, y = (X + 1e12) * 1e-100, (y + 1e12) * 1e100
+    centre = float(np.median(y))
+    held, unit = at_validation_rows(X), power_of_two(y - centre)
+
+    def error(y, rounding):
+        """Return how far the squared error is from the history's, and how far rounding of predictions can move it."""
+        model = kw.SplineNetRegressor(hidden=(12, 12), epochs=2, random_state=0).fit(X, y)
+        residual, said = (y[held] - model.predict(X[held])) * unit, model.history_.validation_loss
+        moved = np.mean(residual**2) - said[model.history_.best_epoch] * unit**2
+        variance = np.var((y[held] - np.median(y)) * unit)
+        return abs(moved) / variance, np.mean(np.abs(residual)) * rounding * unit / variance
+
+    far, rounding = error(y, np.spacing(centre))
+    assert far < rounding < 2e-4
+    assert error(y - centre, 0.0)[0] < 1e-6  # the subtraction is exact: these predictions have all their digits
 
 
 def test_the_spline_behind_a_network_does_not_depend_on_the_units_of_y():

@@ -18,8 +18,9 @@ from knotwork.compute.compiled import compiled_reduction
 
 # A candidate's products with the columns of the span, its norm, and its products with the residual.
 Known = tuple[Floats, float, Floats]
-# A later candidate must be better by more than rounding, so that of two equal ones the first is taken.
-BETTER = 1 + 1e-11
+# A later candidate must be better by more than rounding, so that of two equal ones the first is taken. Products have
+# equal ones more often than not, and recurrences leave errors of 1e-11 in what they score.
+BETTER = 1 + 1e-9
 # Candidates to a strip: what new columns leave of it stays in the nearest cache while the span passes over it.
 STRIP = 64
 
