@@ -20,7 +20,7 @@ BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "memory.py"
     [
         # The tables of pairs of an additive fit take up to 32 MB, however small its own table is.
         ("additive", "500000x10", 2.5),
-        ("classes", "500000x10", 2.5),
+        ("classes", "1000000x10", 2.5),
         ("predict splinenet", "300000x10", 2.0),
         # So does what threads hold at a time.
         ("splinenet start", "1000000x10", 5.0),
