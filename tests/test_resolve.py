@@ -241,7 +241,10 @@ def test_trained_networks_are_copied_with_their_scaling(fit, name):
     bare = kw.to_network(model, fold=True, dtype=torch.float64)
     front = kw.to_network(model, dtype=torch.float64)
     logits = "classes" in name
-    assert [type(m).__name__ for m in bare] == [type(m).__name__ for m in front[1 : 6 if logits else -1]]
+    # A layer that holds the features at their limits, and the network's own.
+    inside = [type(m).__name__ for m in front[1 : 6 if logits else -1]]
+    assert [type(m).__name__ for m in bare] == inside[:2] + inside
+    assert kw.network_size(model, fold=True).widths[1:] == (16, 16)
     assert isinstance(front[0], kw.Scaling)
     assert isinstance(front[-1], kw.Scaling) == (not logits)
     assert not any(isinstance(m, kw.Scaling) for m in bare)

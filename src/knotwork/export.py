@@ -288,7 +288,7 @@ def _graph(subject: _Subject, dtype: Precision) -> Any:
     nodes = Nodes(np.dtype(dtype))
     name, c = "features", subject.chain.scaling
     if c is not None:
-        name = nodes.scaling(name, c.x_centre, c.x_scale)
+        name = nodes.scaling(name, c.x_centre, c.x_scale, c.limits)
     for layer in subject.layers:
         name = nodes.affine(name, *layer) if isinstance(layer, tuple) else nodes.activation(name, layer)
     if c is not None:

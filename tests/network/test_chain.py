@@ -13,6 +13,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.errors import NetworkError
 from knotwork.export import export_torch
 from knotwork.network.chain import build, evaluate, read_chain
+from knotwork.network.fold import folded
 from knotwork.pwl.through import in_coordinates
 
 ROWS = np.random.default_rng(0).normal(size=(40, 3))
@@ -150,7 +151,7 @@ def test_linear_layers_in_a_row_are_one(frozen):
     chain = read_chain(net)
     assert chain.widths == (4,)
     assert chain.scaling is None
-    assert chain.folded() is chain
+    assert folded(chain) is chain
     np.testing.assert_allclose(evaluate(chain, ROWS), run(net), rtol=1e-12)
     np.testing.assert_allclose(run(build(chain, torch.float64)), run(net), rtol=1e-12)
 
@@ -193,9 +194,9 @@ def test_a_scaling_at_either_end_is_the_chain_s_and_others_join_a_map(net, x, y)
         np.testing.assert_array_equal(c.y_scale, [4, 2 if own else 4])
     else:
         np.testing.assert_array_equal([c.y_centre, c.y_scale], [[0, 0], [1, 1]])
-    folded = chain.folded()
-    assert folded.scaling is None
-    for made in (chain, folded, chain.in_coordinates(c).with_scaling(c)):
+    bare = folded(chain)
+    assert bare.scaling is None
+    for made in (chain, bare, chain.in_coordinates(c).with_scaling(c)):
         np.testing.assert_allclose(evaluate(made, ROWS), run(net), rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(run(build(made, torch.float64)), run(net), rtol=1e-12, atol=1e-12)
     inside = chain.in_coordinates(c)

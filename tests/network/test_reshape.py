@@ -105,7 +105,7 @@ def test_growth_leaves_the_function_the_dtype_and_the_old_network_alone(growth):
 def test_a_network_may_narrow_and_still_be_the_spline(activation, widths):
     X, y = kw.datasets.load_wine_quality("red")
     matrix = np.asarray(X, dtype=np.float64)
-    model = kw.MarsRegressor(max_terms=10).fit(matrix, y)
+    model = kw.MarsRegressor(max_terms=10, extrapolate="linear").fit(matrix, y)
     net = to_network(model, activation=activation, tolerance=1e-4, dtype=torch.float64)
     grown = reshape(net, widths, X=matrix, random_state=0)
     assert tuple(layer.out_features for layer in hidden_layers(grown)) == widths

@@ -76,8 +76,8 @@ def one_sentence(error):
     [
         (lambda d: d.update(format="other"), "must be a model of knotwork"),
         (
-            lambda d: d.update(schema=4, version="9.0"),
-            "up to schema 3, got schema 4, written by version '9.0'",
+            lambda d: d.update(schema=5, version="9.0"),
+            "up to schema 4, got schema 5, written by version '9.0'",
         ),
         (lambda d: d.update(schema="1"), "schema '1'"),
         (lambda d: d.update(kind=["Spline"]), "may name one of"),

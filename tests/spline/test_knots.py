@@ -5,14 +5,15 @@ from hypothesis import strategies as st
 
 import knotwork as kw
 from knotwork.compute.workers import Workers
-from knotwork.spline.knots import SAMPLE, Spans, _deal, _room, _sort, choose_candidates, default_spans
+from knotwork.data.limits import SAMPLE
+from knotwork.spline.knots import Spans, _deal, _room, _sort, choose_candidates, default_spans
 from tests import reference
 
 columns = st.lists(st.sampled_from(np.round(np.linspace(-2, 2, 23), 3).tolist()), min_size=4, max_size=60)
 
 
 def knots_of(column, spans, weights=None, max_knots=None):
-    grid = choose_candidates(np.asarray(column, float)[None, :], weights, spans, max_knots, Workers(1))
+    grid, _ = choose_candidates(np.asarray(column, float)[None, :], weights, spans, max_knots, Workers(1))
     assert grid.knots[0] == 0.0  # the feature's own position
     return grid.knots[1:].tolist()
 
@@ -119,7 +120,7 @@ def test_knots_of_weights_that_sum_to_far_more_than_there_are_rows(total):
     weights = np.random.default_rng(0).uniform(1, 2, 50)
     weights *= total / weights.sum()
     columns = np.arange(50.0)[None, :]
-    found = choose_candidates(columns, weights, Spans(minspan=3, endspan=2), None, Workers(1))
+    found, _ = choose_candidates(columns, weights, Spans(minspan=3, endspan=2), None, Workers(1))
     # Spans are nothing beside such weights: every row but the lowest and the highest may be a knot.
     np.testing.assert_array_equal(found.knots[1:], columns[0, 1:-1])
 
@@ -130,8 +131,8 @@ def test_positions_passed_over_change_nothing(seed, size, minspan):
     column = np.random.default_rng(seed).normal(size=40)
     repeated = np.repeat(column, weights.astype(int))
     spans = Spans(minspan=minspan, endspan=2)
-    ours = choose_candidates(column[None, :], weights, spans, None, Workers(1))
-    expected = choose_candidates(repeated[None, :], None, spans, None, Workers(1))
+    ours, _ = choose_candidates(column[None, :], weights, spans, None, Workers(1))
+    expected, _ = choose_candidates(repeated[None, :], None, spans, None, Workers(1))
     np.testing.assert_array_equal(ours.knots, expected.knots)
 
 

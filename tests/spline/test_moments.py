@@ -21,7 +21,7 @@ def make_rows(seed, n, d, outputs=1, weighted=False, tied=False, max_knots=None,
     y = rng.normal(size=(outputs, n))
     weights = rng.integers(1, 4, n).astype(float) if weighted else None
     workers = Workers(threads)
-    grid = choose_candidates(columns, weights, Spans(3, 2), max_knots, workers)
+    grid, _ = choose_candidates(columns, weights, Spans(3, 2), max_knots, workers)
     return columns, y, weights, CpuRows(columns, y, weights, grid, workers)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.limits import Limits
 from knotwork.data.steps import Inputs
 
 # Columns that vary less count as constant: a slope of 1 std of y to 1 std of x would soon be no float.
@@ -20,12 +21,16 @@ MIN_STD = 1e-300
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Means and stds of features, (d,) each, and of responses, (p,) each; one number is the std of all responses."""
+    """Means and stds of features, (d,) each, and of responses, (p,) each; one number is the std of all responses.
+
+    With limits, which are in the units of the data, features are held at them before anything else.
+    """
 
     x_centre: Floats
     x_scale: Floats
     y_centre: Floats
     y_scale: Floats
+    limits: Limits | None = None
 
     def __post_init__(self) -> None:
         for name in ("x_centre", "x_scale", "y_centre"):
@@ -59,7 +64,7 @@ class Coordinates:
 
     @property
     def inverse(self) -> Coordinates:
-        """The way back: ``c.inverse.features(c.features(X))`` is X, up to rounding.
+        """The way back: ``c.inverse.features(c.features(X))`` is X, up to rounding, or X held at the limits.
 
         >>> c = Coordinates.of(np.array([[1.0], [3.0]]), np.array([[0.0], [4.0]]))
         >>> c.inverse.features(c.features(np.array([[7.0]]))), c.inverse.responses(np.array([[1.0]]))
@@ -72,7 +77,8 @@ class Coordinates:
     def of_inputs(self, inputs: Inputs) -> Coordinates:
         """Return the coordinates of a table's features that a model's features are made of."""
         x_centre, x_scale = inputs.units(self.x_centre, self.x_scale)
-        return replace(self, x_centre=x_centre, x_scale=x_scale)
+        limits = None if self.limits is None else inputs.limits(self.limits)
+        return replace(self, x_centre=x_centre, x_scale=x_scale, limits=limits)
 
     def with_outputs(self, gain: Floats, shift: Floats) -> Coordinates:
         """Return the coordinates of the responses gain·y + shift, (p,) each."""
@@ -83,16 +89,26 @@ class Coordinates:
 
         Centres are compared before anything is divided: coordinates of data far from zero lose nothing.
         """
+        limits = None if self.limits is None else other.limits_inside(self.limits)
         return Coordinates(
             (self.x_centre - other.x_centre) / other.x_scale,
             self.x_scale / other.x_scale,
             (self.y_centre - other.y_centre) / other.y_scale,
             self.y_scale / other.y_scale,
+            limits,
         )
+
+    def limits_inside(self, limits: Limits) -> Limits:
+        """Return limits of the data as those of the standardised features; ``inverse`` is the way back."""
+        return Limits(*((side - self.x_centre) / self.x_scale for side in (limits.lower, limits.upper)))
 
     def features(self, X: Floats) -> Floats:
         """Standardise rows: (N, d) → (N, d)."""
-        Z = X - self.x_centre
+        if self.limits is None:
+            Z = X - self.x_centre
+        else:
+            Z = self.limits.hold(X)
+            Z -= self.x_centre
         Z /= self.x_scale  # in place: one copy of the table, not two
         return Z
 

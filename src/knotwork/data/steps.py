@@ -19,6 +19,7 @@ from knotwork.data.columns.kinds import Column
 from knotwork.data.columns.levels import Levels
 from knotwork.data.columns.number import Number
 from knotwork.data.columns.skipped import Skipped
+from knotwork.data.limits import Limits
 from knotwork.data.table import TableEncoder
 from knotwork.errors import DataError
 
@@ -57,6 +58,16 @@ class Inputs:
         """Return where the table's feature is when the model's feature is at a knot."""
         a = self.affine
         return float(a.centre[feature] + (knot - a.offset[feature]) / a.factor[feature])
+
+    def limits(self, limits: Limits) -> Limits:
+        """Return the limits of the table's features, given those of the model's; none where it has none."""
+        lower, upper = np.full(self.count, -np.inf), np.full(self.count, np.inf)
+        for j in np.flatnonzero(self.affine.factor).tolist():
+            place = self.place[j]
+            low, high = sorted(self.knot(j, float(side[j])) for side in (limits.lower, limits.upper))
+            # A column that is handed on twice has the same limits twice, up to rounding.
+            lower[place], upper[place] = max(lower[place], low), min(upper[place], high)
+        return Limits(np.minimum(lower, upper), upper)
 
     def units(self, centre: Floats, scale: Floats) -> tuple[Floats, Floats]:
         """Return centre and scale of the table's features, given those of the model's; 0 and 1 where it has none."""

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import InvalidParameterError, StrOptions
 
 from knotwork.compute.blas import one_blas_thread
-from knotwork.errors import ParameterError, one_line
+from knotwork.errors import DataError, ParameterError, one_line
+from knotwork.estimators.inputs import read_table
 from knotwork.parameters import LARGEST
 
 # What may be done about missing values.
@@ -58,6 +60,22 @@ class Estimator(BaseEstimator):
             self.__dict__.clear()
             self.__dict__.update(before)
             raise
+
+    def outside(self, X: Any) -> NDArray[np.bool_]:
+        """Say which rows lie outside the training range, in any column: (N, d) → (N,).
+
+        The range is that of ``limits_``. With ``extrapolate="clip"`` the model holds these rows at it; with "linear" it
+        goes on beyond it. Text and categories are never outside.
+        """
+        matrix = read_table(self, X)
+        limits = getattr(self, "limits_", None)
+        if limits is None:
+            raise DataError(
+                f"rows are compared with the training range, which this {type(self).__name__} does not know: it was "
+                f"saved by an earlier version; fit it again"
+            )
+        found: NDArray[np.bool_] = limits.outside(matrix)
+        return found
 
     @classmethod
     @functools.cache

@@ -64,6 +64,10 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         The columns that interactions may use; None is all.
     max_parents : int, default 20
         Terms whose interactions are searched at a time; those that would have reduced the RSS least leave the list.
+    extrapolate : "clip", "linear" or None, default None
+        "clip" holds every column at its limits, in the fit and in prediction, so that the model is flat beyond them.
+        The limits are the column's range, less values far beyond the bulk of it. "linear" goes on with the last slope.
+        None is "clip", or "linear" with compat="earth".
     scale_responses : bool, default False
         With several responses: the search divides each by its own std, whatever its unit of measurement. False adds up
         their squared errors as they are, so that a response with a small std hardly counts. Either way the coefficients
@@ -75,6 +79,7 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     gcv_, grsq_, rss_, rsq_ : float, summed over the responses
     feature_importances_ : (n_features_in_,) rise in RSS without the feature, scaled to sum 1
     knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that carry their values
+    limits_ : Limits, the range of the encoded features as they were fitted; ``outside(X)`` marks rows beyond it
     encoder_ : TableEncoder, from the table to the columns of ``spline_``
     fit_ : SplineFit, the whole record: ``spline``, ``knots``, ``quality``, ``coordinates`` (means and stds) and
         ``selection`` (the forward pass and what pruning kept) in the data's units of measurement, ``standardised`` in
@@ -118,11 +123,13 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         max_parents: int = MAX_PARENTS,
         scale_responses: bool = False,
         missing: str = "indicator",
+        extrapolate: str | None = None,
     ) -> None:
         super().__init__(
             max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, minspan=minspan,
             endspan=endspan, max_knots=max_knots, interaction=interaction, compat=compat, backend=backend,
             n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents, missing=missing,
+            extrapolate=extrapolate,
         )  # fmt: skip
         self.scale_responses = scale_responses
 

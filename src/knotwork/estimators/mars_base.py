@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from knotwork.arrays import Floats
 from knotwork.compute.workers import thread_count
+from knotwork.data.limits import Limits
 from knotwork.data.table import TableEncoder
 from knotwork.estimators.base import MISSING, Estimator
 from knotwork.estimators.inputs import read_table
@@ -47,6 +48,7 @@ class MarsBase(TransformerMixin, Estimator):
         "interacting": ["array-like", None],
         "max_parents": [Interval(Integral, 1, None, closed="left")],
         "missing": MISSING,
+        "extrapolate": [StrOptions({"clip", "linear"}), None],
     }
 
     def __init__(
@@ -66,6 +68,7 @@ class MarsBase(TransformerMixin, Estimator):
         interacting: Sequence[str | int] | None = None,
         max_parents: int = MAX_PARENTS,
         missing: str = "indicator",
+        extrapolate: str | None = None,
     ) -> None:
         self.max_terms = max_terms
         self.max_degree = max_degree
@@ -82,12 +85,18 @@ class MarsBase(TransformerMixin, Estimator):
         self.interacting = interacting
         self.max_parents = max_parents
         self.missing = missing
+        self.extrapolate = extrapolate
 
     def _options(self, encoder: TableEncoder) -> FitOptions:
         if self.compat == "earth" and self.max_degree != 1:
             raise ValueError(
                 f"compat='earth' holds for max_degree=1, got {self.max_degree!r}; leave compat out, "
                 f"interaction='product' fits the same kind of model"
+            )
+        if self.compat == "earth" and self.extrapolate == "clip":
+            raise ValueError(
+                "compat='earth' goes on linearly beyond the training rows, as earth does, got extrapolate='clip'; "
+                "leave one of the two out"
             )
         return FitOptions(
             max_terms=self.max_terms,
@@ -101,6 +110,7 @@ class MarsBase(TransformerMixin, Estimator):
             endspan=self.endspan,
             max_knots=self.max_knots,
             compat=self.compat,
+            extrapolate=self.extrapolate or ("clip" if self.compat is None else "linear"),
             threads=thread_count(self.n_jobs),
         )
 
@@ -127,6 +137,11 @@ class MarsBase(TransformerMixin, Estimator):
     def spline_(self) -> Spline:
         """The fitted spline."""
         return self._fitted.spline
+
+    @property
+    def limits_(self) -> Limits | None:
+        """Range of the encoded features as they were fitted; None in models that earlier versions saved."""
+        return self._search.limits
 
     @property
     def knots_(self) -> tuple[Knot, ...]:

@@ -42,7 +42,7 @@ class MarsClassifier(LogitMixin, ClassifierMixin, MarsBase):
         Maximum number of terms of the forward pass, the intercept included; None is
         min(200, max(20, 2·features, √N)) + 1.
     max_degree, penalty, minspan, endspan, max_knots, interaction, compat, backend, n_jobs, verbose, interacting, \
-max_parents
+max_parents, extrapolate
         As in MarsRegressor; ``compat="earth"`` applies to the search.
     threshold : float, default 1e-4
         The forward pass stops when a step would raise the R² of the indicators by less than this.
@@ -60,7 +60,7 @@ max_parents
     deviance_, null_deviance_ : float, −2·log-likelihood of the training rows, and that of the class shares alone
     gcv_, grsq_, rss_, rsq_ : float, of the least-squares fit to the indicators that found the terms
     feature_importances_ : (n_features_in_,) rise in deviance without the column (Wald's statistic), scaled to sum 1
-    knots_, encoder_ : as in MarsRegressor
+    knots_, limits_, encoder_ : as in MarsRegressor
     fit_ : ClassFit, the whole record; its ``search`` is the SplineFit to the class indicators that found the terms
 
     Examples
@@ -100,11 +100,13 @@ max_parents
         class_weight: Mapping[Any, float] | str | None = None,
         ridge: float = 0.1,
         missing: str = "indicator",
+        extrapolate: str | None = None,
     ) -> None:
         super().__init__(
             max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, minspan=minspan,
             endspan=endspan, max_knots=max_knots, interaction=interaction, compat=compat, backend=backend,
             n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents, missing=missing,
+            extrapolate=extrapolate,
         )  # fmt: skip
         self.class_weight = class_weight
         self.ridge = ridge

@@ -64,6 +64,10 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     random_state, n_jobs, verbose
         Seed (equal seeds give equal bits on the CPU, whatever the number of threads), threads of the spline fit,
         progress bar.
+    extrapolate : "clip" or "linear", default "clip"
+        "clip" holds every column at its limits, in training and in prediction, so that the network is flat beyond them.
+        The limits are the column's range, less values far beyond the bulk of it. They are part of the ``Scaling`` in
+        front of ``network_``; ``hidden`` names the layers behind it. "linear" goes on with the last slope.
     validation : splitter of scikit-learn or iterable of (training, validation) pairs of row numbers, default None
         Which rows to validate on, instead of ``validation_fraction``: ``GroupShuffleSplit`` keeps the rows of a group
         together (``fit(X, y, groups=…)``), ``TimeSeriesSplit`` validates on the latest rows of a table in the order of
@@ -80,6 +84,7 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     encoder_ : TableEncoder, from the table to the network's inputs
     start_network_ : nn.Sequential, ``network_`` before training
     coordinates_ : Coordinates, the means and stds that training standardised by
+    limits_ : Limits, the range of the encoded features as they were trained on; ``outside(X)`` marks rows beyond it
 
     Examples
     --------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -18,6 +18,7 @@ from torch import nn
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import Limits, learn_limits, range_of
 from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
 from knotwork.data.table import TableEncoder
@@ -56,6 +57,12 @@ class Problem:
     encoder: TableEncoder
     loss: Loss
     attributes: dict[str, Any]
+
+    def held_at(self, limits: Limits) -> Problem:
+        """Return the same with features held at limits."""
+        if not limits.outside(self.rows.X).any():
+            return self
+        return replace(self, rows=replace(self.rows, X=limits.hold(self.rows.X)))
 
 
 @dataclass(frozen=True)
@@ -98,6 +105,7 @@ class SplineNetBase(Estimator):
         "n_jobs": [Integral, None],
         "verbose": ["verbose"],
         "missing": MISSING,
+        "extrapolate": [StrOptions({"clip", "linear"})],
         "validation": [HasMethods(["split", "get_n_splits"]), HasMethods("__iter__"), None],
     }
 
@@ -130,6 +138,7 @@ class SplineNetBase(Estimator):
         n_jobs: int | None = None,
         verbose: int = 0,
         missing: str = "indicator",
+        extrapolate: str = "clip",
         validation: Any = None,
     ) -> None:
         self.hidden = hidden
@@ -159,6 +168,7 @@ class SplineNetBase(Estimator):
         self.n_jobs = n_jobs
         self.verbose = verbose
         self.missing = missing
+        self.extrapolate = extrapolate
         self.validation = validation
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -190,6 +200,10 @@ class SplineNetBase(Estimator):
     @torch.enable_grad()
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None = None) -> None:
         problem = self._read(X, y, sample_weight)
+        limits = None
+        if self.extrapolate == "clip":
+            limits = learn_limits(problem.rows.X, problem.rows.weight if problem.weighted else None)
+            problem = problem.held_at(limits)
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
         seed = checkpoint.seed() if checkpoint is not None and self.random_state is None else None
         if seed is None:
@@ -197,6 +211,7 @@ class SplineNetBase(Estimator):
         split = self._split(problem, self._validation_rows(problem, X, y, groups, seed), seed)
         loss = problem.loss
         coordinates = loss.coordinates(split.training.X, split.training.y, split.training.weight)
+        coordinates = replace(coordinates, limits=limits)
         spline, start = self._start(problem, split, coordinates, seed)
 
         device = read_device(self.device)
@@ -224,7 +239,8 @@ class SplineNetBase(Estimator):
         self.network_ = build(trained, enough_for(trained, torch.float32), device)
         self.start_network_ = build(start, enough_for(start, torch.float32))
         self.coordinates_ = coordinates
-        self.spline_ = spline
+        self.limits_ = range_of(problem.rows.X) if limits is None else limits
+        self.spline_ = None if spline is None else replace(spline, limits=limits)
         self.history_ = history
         self.encoder_ = problem.encoder.with_means(coordinates.x_centre)
         self.__dict__.update(problem.attributes)

@@ -33,7 +33,8 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     Parameters
     ----------
     hidden, start, activation, fill, spline_fraction, epochs, batch_size, learning_rate, dropout,
-    validation_fraction, patience, setback, average, device, checkpoint, random_state, n_jobs, verbose, validation
+    validation_fraction, patience, setback, average, device, checkpoint, random_state, n_jobs, verbose, extrapolate, \
+validation
         As in SplineNetRegressor. A splitter must leave training rows of every class.
     weight_decay : float, default 0.3
         As in SplineNetRegressor, but larger: labels carry less information than numbers, and overconfident logits are
@@ -64,6 +65,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     spline_ : Spline, the logits of the network at epoch 0 (None for a random start)
     start_network_ : nn.Sequential, ``network_`` before training
     coordinates_ : Coordinates, the means and stds that training standardised by
+    limits_ : as in SplineNetRegressor
     history_ : History, mean log-losses per epoch, beginning with epoch 0
     encoder_ : TableEncoder, from the table to the network's inputs
 
@@ -114,6 +116,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
         label_smoothing: float = 0.0,
         class_weight: Mapping[Any, float] | str | None = None,
         missing: str = "indicator",
+        extrapolate: str = "clip",
         validation: Any = None,
     ) -> None:
         super().__init__(
@@ -122,7 +125,7 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
             batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup, l1=l1,
             dropout=dropout, validation_fraction=validation_fraction, patience=patience, setback=setback,
             average=average, device=device, checkpoint=checkpoint, random_state=random_state, n_jobs=n_jobs,
-            verbose=verbose, missing=missing, validation=validation,
+            verbose=verbose, missing=missing, extrapolate=extrapolate, validation=validation,
         )  # fmt: skip
         self.label_smoothing = label_smoothing
         self.class_weight = class_weight

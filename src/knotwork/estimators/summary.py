@@ -17,6 +17,8 @@ from knotwork.spline.result import SplineFit
 
 # Classes whose coefficients are shown side by side; more would not fit on a line.
 MAX_COLUMNS = 6
+# Features whose limits are named.
+MAX_HELD = 8
 
 
 def summarise(fit: SplineFit) -> str:
@@ -37,6 +39,18 @@ def summarise_classes(fit: ClassFit, classes: Sequence[str]) -> str:
         f"{len(classes)} classes, ridge {fit.ridge:g}, R² of the indicators {fit.search.quality.rsq:.4f}",
     ]
     return _text(fit.spline, fit.search, headers, "deviance without it", fit.term_costs, quality)
+
+
+def _held(spline: Spline) -> str:
+    """Say where the features of a spline's terms are held."""
+    assert spline.limits is not None
+    used = sorted({f for term in spline.terms for f in term.features})
+    ranges = [
+        f"{printable(spline.feature_names[f])} {spline.limits.lower[f]:.6g} to {spline.limits.upper[f]:.6g}"
+        for f in used[:MAX_HELD]
+    ]
+    more = f" and {len(used) - MAX_HELD} more" if len(used) > MAX_HELD else ""
+    return f"Held at these limits beyond them: {', '.join(ranges)}{more}."
 
 
 def _text(
@@ -80,6 +94,8 @@ def _text(
         f"{selection.observations:g} observations, penalty {selection.penalty:g}, "
         f"minspan {selection.spans.minspan}, endspan {selection.spans.endspan}"
     )
+    if spline.limits is not None and spline.terms:
+        console.print(_held(spline))
     if selection.gcv_by_degree:
         tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(selection.gcv_by_degree, start=1))
         chosen = 1 + int(np.argmin(np.abs(np.array(selection.gcv_by_degree) - search.quality.gcv)))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Subject
 from knotwork.spline.model import Hinge, hinges_of
@@ -111,7 +112,7 @@ def _describe(subject: Subject, unit: int) -> str:
     """Return what a first-layer unit computed at the start: a hinge of one feature, with the spline's own knot."""
     assert subject.start is not None
     assert subject.spline is not None
-    start = subject.start.folded()
+    start = subject.start.in_coordinates(Coordinates.identity(subject.start.inputs, subject.start.outputs))
     weight = start.hidden[0].weight[unit].numpy()
     used = np.flatnonzero(weight)
     if len(used) != 1:

@@ -195,11 +195,20 @@ def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
         f = sources(subject.parts).index(c)
         centre, std = subject.search.coordinates.x_centre[f], subject.search.coordinates.x_scale[f]
         low, high = min([centre - 2 * std, *knots]), max([centre + 2 * std, *knots])
-    inside = knots[(knots > low) & (knots < high)]
+    bends = np.concatenate([knots, _ends(subject, c)])
+    inside = bends[(bends > low) & (bends < high)]
     share = np.linspace(0, 1, POINTS)
     # The span of a column may be beyond the range of floats.
     spread = np.linspace(low, high, POINTS) if abs(low) < 1e300 > abs(high) else low * (1 - share) + high * share
     return np.unique(np.concatenate([spread, inside]))
+
+
+def _ends(subject: Subject, c: int) -> Floats:
+    """Return the limits that a numeric column is held at, beyond which its curve is flat."""
+    limits = [] if subject.spline is None else [subject.spline.limits]
+    limits += [] if subject.network is None else [subject.network.coordinates.limits]
+    f = sources(subject.parts).index(c)
+    return np.array([side[f] for known in limits if known is not None for side in (known.lower, known.upper)])
 
 
 def partial(function: Function, subject: Subject, around: Floats, c: int, grid: Floats) -> Floats:
@@ -264,7 +273,8 @@ def surfaces(subject: Subject, rows: Rows | None) -> dict[tuple[str, str], Surfa
         codes[:, a] = np.repeat(grids[0], len(grids[1]))
         codes[:, b] = np.tile(grids[1], len(grids[0]))
         matrix = matrix_of(parts, codes)
-        total = sum(np.outer(spline.terms[m](matrix), spline.coef[m]) for m in members)
+        held = matrix if spline.limits is None else spline.limits.hold(matrix)
+        total = sum(np.outer(spline.terms[m](held), spline.coef[m]) for m in members)
         names = (parts[a].name, parts[b].name)
         values = np.asarray(total).reshape(len(grids[0]), len(grids[1]), -1)
         found[names] = Surface(names, (grids[0], grids[1]), (parts[a].categories, parts[b].categories), values)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.limits import Limits
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Subject, parts_of
 from knotwork.spline.model import Linear, Spline, hinges_of
@@ -42,7 +43,17 @@ def export_spline(spline: Spline, subject: Subject) -> dict[str, Any]:
         else:
             raise DataError(f"a page computes lines, hinges and their minima, got a term of {type(term).__name__}")
         terms.append(record)
-    return {"terms": terms, "intercept": spline.intercept.tolist(), "coef": spline.coef.tolist()}
+    return {
+        "terms": terms,
+        "intercept": spline.intercept.tolist(),
+        "coef": spline.coef.tolist(),
+        "limits": _limits(spline.limits),
+    }
+
+
+def _limits(limits: Limits | None) -> dict[str, Any] | None:
+    """Return what features are held at; infinite ones become null on the page."""
+    return None if limits is None else {"lower": limits.lower.tolist(), "upper": limits.upper.tolist()}
 
 
 def export_network(chain: Chain) -> dict[str, Any]:
@@ -60,6 +71,7 @@ def export_network(chain: Chain) -> dict[str, Any]:
         "scale": c.x_scale.tolist(),
         "outputCentre": c.y_centre.tolist(),
         "outputScale": c.y_scale.tolist(),
+        "limits": _limits(c.limits),
         "layers": [
             {"weight": _bytes(layer.weight.numpy(), kind), "bias": _bytes(layer.bias.numpy(), kind), "activation": act}
             for layer, act in layers

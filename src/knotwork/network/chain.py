@@ -139,20 +139,25 @@ class Chain:
         return replace(self, hidden=tuple(layers[:-1]), output=layers[-1], modules=(*self.modules, *new))
 
     def in_coordinates(self, c: Coordinates) -> Chain:
-        """Return g with g(c.features(x)) = c.responses(f(x)), without scaling; ``c.inverse`` is the way back."""
-        between = self.coordinates.relative_to(c).inverse
+        """Return g with g(c.features(x)) = c.responses(f(x)), without scaling; ``c.inverse`` is the way back.
+
+        Limits that c does not have stay with g, as a scaling that does nothing else.
+        """
+        own = self.coordinates
+        left = None
+        if own.limits is not None and own.limits != c.limits:
+            left = replace(Coordinates.identity(self.inputs, self.outputs), limits=c.limits_inside(own.limits))
+        between = own.relative_to(c).inverse
         first, *rest = self.layers
         layers = [first.of_features(between), *rest]
         layers[-1] = layers[-1].to_responses(between)
-        return replace(self.with_layers(layers), scaling=None, conversion=self.conversion.in_coordinates(c))
-
-    def folded(self) -> Chain:
-        """Return the same function without scaling: the first and the last layer take it in."""
-        return self if self.scaling is None else self.in_coordinates(Coordinates.identity(self.inputs, self.outputs))
+        return replace(self.with_layers(layers), scaling=left, conversion=self.conversion.in_coordinates(c))
 
     def with_scaling(self, c: Coordinates) -> Chain:
         """Put the fixed scaling of c around a chain that computes in c's coordinates."""
-        assert self.scaling is None
+        if self.scaling is not None:  # limits alone
+            assert self.scaling.limits is not None
+            c = replace(c, limits=c.inverse.limits_inside(self.scaling.limits))
         return replace(self, scaling=c, conversion=self.conversion.in_coordinates(c.inverse))
 
 
@@ -179,7 +184,8 @@ def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device |
     modules.append(_linear(chain.output, dtype, device))
     if chain.scaling is not None:
         c, back = chain.scaling, chain.scaling.inverse
-        modules.insert(0, Scaling(c.x_centre, c.x_scale).to(device, dtype))
+        ends = (None, None) if c.limits is None else (c.limits.lower, c.limits.upper)
+        modules.insert(0, Scaling(c.x_centre, c.x_scale, *ends).to(device, dtype))
         if (c.y_scale != 1).any() or c.y_centre.any():
             modules.append(Scaling(back.y_centre, back.y_scale).to(device, dtype))
     net = nn.Sequential(*modules)
@@ -199,6 +205,8 @@ def _linear(layer: Layer, dtype: torch.dtype, device: torch.device | str) -> nn.
 def read_layer(linear: nn.Linear | Scaling) -> Layer:
     """Copy a layer's map."""
     if isinstance(linear, Scaling):
+        if linear.limits is not None:
+            raise NetworkError("a Scaling with limits must stand in front of a network, got one behind; leave it out")
         scale = linear.scale.cpu().double()
         return Layer(torch.diag(1 / scale), -linear.centre.cpu().double() / scale)
     if linear.weight.is_meta or is_lazy(linear.weight):
@@ -345,8 +353,10 @@ def scaling_coordinates(x: Scaling | None, y: Scaling | None, inputs: int, outpu
     """Return the coordinates between a Scaling of the features and one back to the responses."""
     c = Coordinates.identity(inputs, outputs)
     if x is not None:
-        c = replace(c, x_centre=x.centre.cpu().numpy(), x_scale=x.scale.cpu().numpy())
+        c = replace(c, x_centre=x.centre.cpu().numpy(), x_scale=x.scale.cpu().numpy(), limits=x.limits)
     if y is not None:
+        if y.limits is not None:
+            raise NetworkError("a Scaling with limits must stand in front of a network, got one behind; leave it out")
         scale = 1 / y.scale.cpu().numpy()
         c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale)
     return c

@@ -8,6 +8,7 @@ import numpy as np
 from torch import nn
 
 from knotwork.arrays import Floats
+from knotwork.data.limits import Limits
 from knotwork.errors import NetworkError
 
 
@@ -23,13 +24,20 @@ class Nodes:
         """x·weightᵀ + bias."""
         return self._node("Gemm", x, self._tensor(weight), self._tensor(bias), transB=1)
 
-    def scaling(self, x: str, centre: Floats, scale: Floats) -> str:
-        """(x − centre)/scale, in float64 whatever the graph is: a centre far from zero loses nothing."""
+    def scaling(self, x: str, centre: Floats, scale: Floats, limits: Limits | None = None) -> str:
+        """(x − centre)/scale, in float64 whatever the graph is: a centre far from zero loses nothing.
+
+        With limits, x is held at them first.
+        """
         from onnx import TensorProto, helper
 
+        double = np.dtype(np.float64)
         wide = self._node("Cast", x, to=TensorProto.DOUBLE)
-        moved = self._node("Sub", wide, self._tensor(centre, np.dtype(np.float64)))
-        scaled = self._node("Div", moved, self._tensor(scale, np.dtype(np.float64)))
+        if limits is not None:
+            wide = self._node("Max", wide, self._tensor(limits.lower, double))
+            wide = self._node("Min", wide, self._tensor(limits.upper, double))
+        moved = self._node("Sub", wide, self._tensor(centre, double))
+        scaled = self._node("Div", moved, self._tensor(scale, double))
         return self._node("Cast", scaled, to=helper.np_dtype_to_tensor_dtype(self.dtype))
 
     def activation(self, x: str, module: nn.Module) -> str:

@@ -331,6 +331,8 @@ def _fit_of_inputs(fit: Any, inputs: Inputs, names: tuple[str, ...]) -> Any:
             fit, spline=spline_of_inputs(fit.spline, inputs, names), search=_fit_of_inputs(fit.search, inputs, names)
         )
     fit = replace(fit, coordinates=fit.coordinates.of_inputs(inputs))
+    if getattr(fit, "limits", None) is not None:
+        fit = replace(fit, limits=inputs.limits(fit.limits))
     if not hasattr(fit, "selection"):
         return fit
     terms = tuple(term_of_inputs(term, inputs, names) for term in fit.selection.forward_terms)

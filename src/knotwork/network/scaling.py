@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from knotwork.arrays import Floats, read_numbers
 from knotwork.data.coordinates import Coordinates, mean_and_std
 from knotwork.data.learn import learn_table
+from knotwork.data.limits import Limits
 from knotwork.data.table import as_frame
 from knotwork.errors import NetworkError
 
@@ -22,7 +23,9 @@ MAX_FEATURES = 8
 
 
 class Scaling(nn.Module):
-    """(x − centre)/scale, feature by feature: (N, d) → (N, d). Nothing here is trained.
+    """(x − centre)/scale, feature by feature, x held at limits if there are any: (N, d) → (N, d).
+
+    Nothing here is trained.
 
     The numbers stay float64 whatever the network is converted to, and the centre is taken off in float64: a column that
     lies 1e8 stds from zero loses nothing. What comes out has the dtype of the network.
@@ -31,6 +34,7 @@ class Scaling(nn.Module):
     ----------
     centre, scale : (d,); of the features in front of a network. Behind it, y·std + mean of the responses is
         ``Scaling(-mean / std, 1 / std)``
+    lower, upper : (d,) minima and maxima that features are held at, both or none; infinite for a feature without
 
     Examples
     --------
@@ -46,11 +50,16 @@ class Scaling(nn.Module):
     ([[-1.0, -1.0], [1.0, 1.0]], [[10.0], [30.0]])
     """
 
+    __jit_unused_properties__ = ("limits",)
     centre: Tensor
     scale: Tensor
+    lower: Tensor | None
+    upper: Tensor | None
     _like: Tensor
 
-    def __init__(self, centre: ArrayLike, scale: ArrayLike) -> None:
+    def __init__(
+        self, centre: ArrayLike, scale: ArrayLike, lower: ArrayLike | None = None, upper: ArrayLike | None = None
+    ) -> None:
         super().__init__()
         numbers = [
             torch.from_numpy(np.array(read_numbers(values, name)))
@@ -62,8 +71,15 @@ class Scaling(nn.Module):
         if not all(bool(torch.isfinite(values).all()) for values in numbers) or bool((numbers[1] <= 0).any()):
             shown = " and ".join(str(values.tolist()) for values in numbers)
             raise NetworkError(f"centre and scale must be finite and scales positive, got {shown}")
+        limits: list[Tensor | None] = [None, None]
+        if lower is not None or upper is not None:
+            limits = [_side(side, shapes[0]) for side in (lower, upper)]
+            if not bool((limits[0] <= limits[1]).all()):  # type: ignore[operator]  # NaN is not
+                raise NetworkError("lower must be at most upper in every feature, got more, or NaN; exchange them")
         self.register_buffer("centre", numbers[0])
         self.register_buffer("scale", numbers[1])
+        self.register_buffer("lower", limits[0])
+        self.register_buffer("upper", limits[1])
         # Goes wherever the network goes, and says which dtype and device that is.
         self.register_buffer("_like", torch.empty(0), persistent=False)
 
@@ -89,6 +105,13 @@ class Scaling(nn.Module):
         """The dtype of what comes out."""
         return self._like.dtype
 
+    @property
+    def limits(self) -> Limits | None:
+        """The limits that features are held at."""
+        if self.lower is None or self.upper is None:
+            return None
+        return Limits(self.lower.cpu().numpy(), self.upper.cpu().numpy())
+
     def forward(self, x: Tensor) -> Tensor:
         """Scale rows."""
         if not isinstance(x, Tensor):
@@ -97,22 +120,37 @@ class Scaling(nn.Module):
             raise ValueError("a Scaling on the meta device has no numbers, and cannot scale; load its state_dict first")
         if x.shape[-1:] != self.centre.shape:  # a single column would be broadcast
             raise ValueError(f"a Scaling of {self.centre.shape[0]} features got rows of shape {x.shape}")
-        return ((x.to(self.centre.dtype) - self.centre) / self.scale).to(self._like.dtype)
+        rows = x.to(self.centre.dtype)
+        lower, upper = self.lower, self.upper
+        if lower is not None and upper is not None:
+            rows = torch.minimum(torch.maximum(rows, lower), upper)
+        return ((rows - self.centre) / self.scale).to(self._like.dtype)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
-        centre, scale = self.centre, self.scale
+        before = {name: getattr(self, name) for name in ("centre", "scale", "lower", "upper")}
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if not self.centre.is_meta:
             # Some devices have no float64.
             dtype = torch.float32 if self._like.device.type == "mps" else torch.float64
-            # On the meta device there were no numbers to keep.
-            kept = (self.centre, self.scale) if centre.is_meta else (centre, scale)
-            self.centre, self.scale = (v.to(self._like.device, dtype) for v in kept)
+            for name, numbers in before.items():
+                # On the meta device there were no numbers to keep.
+                kept = getattr(self, name) if numbers is not None and numbers.is_meta else numbers
+                setattr(self, name, None if kept is None else kept.to(self._like.device, dtype))
         return self
 
     def extra_repr(self) -> str:
         """Say how many features there are."""
-        return f"features={len(self.centre)}"
+        return f"features={len(self.centre)}" + ("" if self.lower is None else ", held")
+
+
+def _side(values: ArrayLike | None, shape: tuple[int, ...]) -> Tensor:
+    """Read the lower or the upper limits."""
+    if values is None:
+        raise NetworkError("lower and upper must be given together, got one of them; np.inf is no limit")
+    side = torch.from_numpy(np.array(read_numbers(values, "limits")))
+    if tuple(side.shape) != shape:
+        raise NetworkError(f"lower and upper must have the shape of centre, {shape}, got {tuple(side.shape)}")
+    return side
 
 
 def input_scaling(c: Coordinates) -> Coordinates:

@@ -85,7 +85,8 @@ def spline_of_inputs(spline: Spline, inputs: Inputs, names: tuple[str, ...]) -> 
             gain = np.abs(factor[list(term.features)]).prod()
         coefs.append(beta * gain)
     coef = np.array(coefs).reshape(len(terms), spline.intercept.size)
-    return Spline(tuple(terms), intercept.astype(np.float64), coef, names)
+    limits = None if spline.limits is None else inputs.limits(spline.limits)
+    return Spline(tuple(terms), intercept.astype(np.float64), coef, names, limits)
 
 
 def term_of_inputs(term: Term, inputs: Inputs, names: tuple[str, ...]) -> Term:

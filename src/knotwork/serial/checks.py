@@ -128,6 +128,7 @@ def _coordinates(c: Any) -> None:
     _shapes(c, x_scale=c.x_centre.shape)
     _finite(c, "x_centre", "x_scale", "y_centre", "y_scale")
     require(bool((c.x_scale > 0).all()) and bool((c.y_scale > 0).all()), "scales that are not positive")
+    require(c.limits is None or len(c.limits) == len(c.x_centre), "limits of other features")
 
 
 def _number(column: Any) -> None:
@@ -201,6 +202,7 @@ def _selection(selection: Any) -> None:
 def _spline_fit(fit: Any) -> None:
     features, terms = len(fit.spline.feature_names), len(fit.spline.terms)
     has_features(fit.coordinates, features)
+    require(fit.limits is None or len(fit.limits) == features, "limits of other features")
     require(all(knot.feature < features for knot in fit.knots), "a knot of a feature that is none")
     refit, pruning = fit.standardised.refit, fit.standardised.pruning
     fits = len(refit.coef) == terms == len(fit.selection.selected) and refit.intercept.size == fit.spline.intercept.size

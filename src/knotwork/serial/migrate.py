@@ -2,7 +2,8 @@
 
 A schema is the set of records of a saved model and their fields. When one changes, ``SCHEMA`` goes up by one and
 ``STEPS`` gets the rewrites from the schema before: functions from the fields of a record, as JSON, to the record of the
-next schema, as JSON. Arrays stay where they are: fields name them, and a field takes the name along when it moves.
+next schema, as JSON, and from the parameters of an estimator to what they become. Arrays stay where they are: fields
+name them, and a field takes the name along when it moves.
 The reader knows the present schema alone, and no field has a value that the document does not state.
 """
 
@@ -41,6 +42,9 @@ def _rewritten(value: Any, rewrites: Mapping[str, Rewrite]) -> Any:
         case {"record": str(name), "fields": dict(entries)}:
             fields = {key: _rewritten(item, rewrites) for key, item in entries.items()}
             return rewrites[name](fields) if name in rewrites else _record(name, fields)
+        case {"estimator": str(name), "parameters": dict(parameters), "state": state} if name in rewrites:
+            own = {key: _rewritten(item, rewrites) for key, item in parameters.items()}
+            return {**value, **rewrites[name](own), "state": _rewritten(state, rewrites)}
         case dict():
             return {key: _rewritten(item, rewrites) for key, item in value.items()}
     return value
@@ -57,6 +61,11 @@ def gains(name: str, **values: Any) -> Rewrite:
     {'record': 'Spans', 'fields': {'minspan': 1, 'endspan': 2, 'unit': 'rows'}}
     """
     return lambda fields: _record(name, {**fields, **values})
+
+
+def gains_parameters(**values: Any) -> Rewrite:
+    """Return the rewrite of an estimator's parameters that have become more: their values say what it did before."""
+    return lambda parameters: {"parameters": {**parameters, **values}}
 
 
 # From schema 1 to 2: the nineteen fields of SplineFit become records that name their units of measurement; a conversion
@@ -130,5 +139,16 @@ STEPS: dict[int, dict[str, Rewrite]] = {
     },
     # The document got a digest and names its file of arrays. Saved histories are those of estimators.
     2: {"History": gains("History", validation_unseen=True)},
-    3: {"Column": _column_3, "TableEncoder": gains("TableEncoder", missing="error")},
+    # Columns became records of their kind, and gaps were errors; nothing was held at limits.
+    3: {
+        "Column": _column_3,
+        "TableEncoder": gains("TableEncoder", missing="error"),
+        "Coordinates": gains("Coordinates", limits=None),
+        "Spline": gains("Spline", limits=None),
+        "SplineFit": gains("SplineFit", limits=None),
+        "MarsClassifier": gains_parameters(extrapolate="linear"),
+        "MarsRegressor": gains_parameters(extrapolate="linear"),
+        "SplineNetClassifier": gains_parameters(extrapolate="linear"),
+        "SplineNetRegressor": gains_parameters(extrapolate="linear"),
+    },
 }

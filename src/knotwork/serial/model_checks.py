@@ -80,6 +80,9 @@ def check_estimator(name: str, model: Any) -> None:
     if names is not None:
         text = isinstance(names, np.ndarray) and names.dtype == object
         require(text and names.tolist() == [c.name for c in encoder.columns], "names of other columns")
+    limits = state.get("limits_")
+    known = limits is None or _is_record("Limits")(limits)
+    require(known and (limits is None or len(limits) == features), "limits of other features")
     output = state.get("_sklearn_output_config", {})
     known = isinstance(output, dict) and set(output) <= {"transform"}
     require(known and set(output.values()) <= {"default", "pandas", "polars"}, "output of an unknown kind")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.errors import DataError
+from knotwork.errors import DataError, KnotworkError
 from knotwork.serial.checks import check_record, check_text, is_finite
 from knotwork.serial.model_checks import check_estimator, check_layer, check_network
 from knotwork.serial.tables import (
@@ -161,11 +161,11 @@ class Reader:
                 raise
             raise not_as_written(f"a {name} that does not fit ({error})") from None
 
-    def _tensor(self, record: Mapping[str, Any]) -> Tensor:
+    def _tensor(self, record: Mapping[str, Any], *, finite: bool = True) -> Tensor:
         import torch
 
         array = self._array(record)
-        if array.dtype.kind != "f" or not is_finite(array):
+        if array.dtype.kind != "f" or (finite and not is_finite(array)):
             raise not_as_written(f"weights of {array.dtype} that are not finite numbers")
         return torch.from_numpy(array)
 
@@ -188,12 +188,16 @@ class Reader:
         import torch
 
         require_known(OWN_LAYERS, name)
-        home, keys = OWN_LAYERS[name]
-        require_keys(buffers, set(keys), name)
+        home, required, optional = OWN_LAYERS[name]
+        require_keys(buffers, {*required, *(key for key in buffers if key in optional)}, name)
         dtypes = {str(d): d for d in (torch.float16, torch.float32, torch.float64)}
         require_known(dtypes, dtype)
         make = getattr(importlib.import_module(home), name)
-        layer: nn.Module = make(**{key: self._tensor(value) for key, value in buffers.items()}).to(dtypes[dtype])
+        values = {key: self._tensor(value, finite=key in required) for key, value in buffers.items()}
+        try:
+            layer: nn.Module = make(**values).to(dtypes[dtype])
+        except KnotworkError as error:
+            raise not_as_written(f"a {name} that does not fit ({error})") from None
         return layer.train(training)
 
     def _layer(self, name: str, options: Mapping[str, Any], parameters: Mapping[str, Any], training: bool) -> nn.Module:

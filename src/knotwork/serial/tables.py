@@ -37,6 +37,7 @@ RECORDS = {
     "LatticePWL": "knotwork.pwl.lattice",
     "LevelMeans": "knotwork.data.columns.level_means",
     "Levels": "knotwork.data.columns.levels",
+    "Limits": "knotwork.data.limits",
     "Linear": "knotwork.spline.model",
     "Min": "knotwork.spline.model",
     "Product": "knotwork.spline.model",
@@ -82,8 +83,9 @@ LAYERS: dict[str, dict[str, str]] = {
     "Softplus": {"beta": "positive", "threshold": "finite"},
     "Tanh": {},
 }
-# Layers of our own: the module that defines them, and their buffers, which the constructor takes by name.
-OWN_LAYERS = {"Scaling": ("knotwork.network.scaling", ("centre", "scale"))}
+# Layers of our own: the module that defines them, and their buffers, which the constructor takes by name: those that
+# must be there, and those that may, whose numbers may be infinite.
+OWN_LAYERS = {"Scaling": ("knotwork.network.scaling", ("centre", "scale"), ("lower", "upper"))}
 # Splitters of sklearn.model_selection that an estimator's ``validation`` may be, and what their constructors take.
 _FOLDS = ("n_splits", "shuffle", "random_state")
 _DRAWS = ("n_splits", "test_size", "train_size", "random_state")
@@ -111,8 +113,8 @@ FITTED = {
     "SplineNetRegressor": ("network_", "spline_", "history_", "_flat_output", *_SHARED),
 }
 # Names of the columns, for models fitted to a table; what set_output was told; what a network began with; a max-affine
-# function in the coordinates it was fitted in.
-OPTIONAL = ("feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_", "_standardised")
+# function in the coordinates it was fitted in; the range of the training rows.
+OPTIONAL = ("feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_", "_standardised", "limits_")
 
 
 # Characters of what was found that a message shows.

@@ -142,7 +142,9 @@ class Writer:
             return self._sequential(module, path)
         name = type(module).__name__
         if name in OWN_LAYERS and type(module).__module__ == OWN_LAYERS[name][0]:
-            buffers = {key: self._tensor(getattr(module, key), _join(path, key)) for key in OWN_LAYERS[name][1]}
+            _, required, optional = OWN_LAYERS[name]
+            keys = [*required, *(key for key in optional if getattr(module, key) is not None)]
+            buffers = {key: self._tensor(getattr(module, key), _join(path, key)) for key in keys}
             like = next(b for key, b in module.named_buffers() if key not in buffers)
             return {"own": name, "buffers": buffers, "dtype": str(like.dtype), "training": module.training}
         if name not in LAYERS or type(module) is not getattr(nn, name):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import CHUNK, Floats
+from knotwork.data.limits import Limits
 from knotwork.errors import DataError
 from knotwork.spline.model import Linear, Min, Product, Term, hinges_of
 from knotwork.spline.moments.evaluate import combine
@@ -56,10 +57,11 @@ class BasisValues:
 
 @dataclass(frozen=True)
 class TermValues:
-    """Values of terms on rows of any precision: X (N, d)."""
+    """Values of terms on rows of any precision: X (N, d), held at limits."""
 
     terms: Sequence[Term]
     X: NDArray[np.floating]
+    limits: Limits | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -89,6 +91,9 @@ class TermValues:
     def write(self, rows: slice, out: Floats) -> None:
         """Write the values of some rows into an array (M, rows)."""
         x = np.ascontiguousarray(self.X[rows][:, self._features].T, dtype=np.float64)
+        if self.limits is not None:
+            lower, upper = (side[self._features, None] for side in (self.limits.lower, self.limits.upper))
+            x = np.clip(x, lower, upper)
         for m, f, knot, factor, first, product in self._hinges:
             combine(x[f], knot, factor, first, product, out[m])
 
@@ -160,7 +165,9 @@ def weighted_mean(values: Values, weights: Floats) -> Floats:
     return mean
 
 
-def term_units(terms: Sequence[Term], X: NDArray[np.floating], weights: Floats, stds: Floats) -> Floats:
+def term_units(
+    terms: Sequence[Term], X: NDArray[np.floating], weights: Floats, stds: Floats, limits: Limits | None = None
+) -> Floats:
     """Return the units of measurement of terms: (M,).
 
     Those of one feature take its std, stds (d,); interactions their own.
@@ -169,7 +176,7 @@ def term_units(terms: Sequence[Term], X: NDArray[np.floating], weights: Floats, 
     units = np.array([prod(stds[list(t.features if isinstance(t, Product) else t.features[:1])]) for t in terms])
     joint = [m for m, term in enumerate(terms) if len(term.features) > 1]
     if joint:
-        values = TermValues([terms[m] for m in joint], X)
+        values = TermValues([terms[m] for m in joint], X, limits)
         scaled = Columns(values, weighted_mean(values, weights), units[joint])
         total = sum(np.square(block[1:]) @ weights[rows] for rows, block in scaled.blocks())
         own = np.sqrt(total / weights.sum())

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import Limits, held_range
 from knotwork.errors import DataError
 from knotwork.spline.forward import Step, forward
 from knotwork.spline.interactions import Interactions
@@ -48,6 +49,7 @@ class FitOptions:
     interacting : the features that interactions may use, all if None
     sums : where the products of additive terms come from: "passes" over the rows, "tables" of pairs of features, tables
         of "counts", for which all values of a bin are their mean, or "auto": exact tables where they are cheaper
+    extrapolate : "clip" holds features at their limits, in the search and in the spline; "linear" goes on
     """
 
     max_terms: int | None = None
@@ -62,6 +64,7 @@ class FitOptions:
     max_parents: int = MAX_PARENTS
     compat: str | None = None
     sums: str = "auto"
+    extrapolate: str = "linear"
     threads: int = 1
 
 
@@ -98,11 +101,16 @@ def fit_spline(
     max_knots = None if max_knots is None else min(max_knots, len(X))
 
     with Workers(options.threads) as workers:
-        columns, x_scaling = standardise(X, workers)
+        columns, x_scaling, limits = standardise(X, workers)
         responses, y_scaling = standardise_response(y, weights)
         with np.errstate(over="ignore", under="ignore"):  # squares of the response may be beyond the range of floats
             rss_unit = float(y_scaling.scale[0] ** -2.0)
-        grid = choose_candidates(columns, weights, spans, max_knots, workers)
+        grid, reaches = choose_candidates(columns, weights, spans, max_knots, workers)
+        if options.extrapolate == "clip":
+            held = _held(limits, reaches, X, columns, x_scaling)
+            if held != limits:  # some values lie far beyond the bulk: once more, without them
+                columns, x_scaling, limits = standardise(X, workers, held)
+                grid, _ = choose_candidates(columns, weights, spans, max_knots, workers)
         max_terms = _room(max_terms, len(X), grid.knots.size, degree)
         rows = _row_sums(CpuRows(columns, responses, weights, grid, workers), options, degree, max_terms)
         path = forward(
@@ -121,14 +129,15 @@ def fit_spline(
         chosen = pruned.best
         fitted = refit(rows, path, chosen)
 
-        knots = _find_knots(path.terms, X, columns, workers)
+        knots = _find_knots(path.terms, X, columns, limits, workers)
 
     with np.errstate(over="ignore"):  # coefficients that are too large for a float are named below
         slopes = path.slopes * x_scaling.scale
     forward_terms = tuple(_term(hinges, knots, slopes, path.terms.product) for hinges in path.terms.entries())
     kept = [(f, knot) for hinges in fitted.terms.entries() for f, knot, sign in hinges if sign != 0]
+    spline = _spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling, slopes)
     return SplineFit(
-        spline=_spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling, slopes),
+        spline=replace(spline, limits=limits) if options.extrapolate == "clip" else spline,
         knots=tuple(knots[key] for key in dict.fromkeys(kept)),
         quality=_quality(fitted, path.null_rss, total, penalty, rss_unit),
         coordinates=_coordinates(path.opening, grid, x_scaling, y_scaling),
@@ -143,6 +152,7 @@ def fit_spline(
             gcv_by_degree=(),
         ),
         standardised=StandardisedSearch(pruning=pruned, refit=fitted, rss_unit=rss_unit),
+        limits=limits,
     )
 
 
@@ -195,6 +205,16 @@ def _row_sums(passes: CpuRows, options: FitOptions, degree: int, max_terms: int)
     if degree > 1 or options.sums == "passes":
         return passes
     return TableRows(passes, max_terms, counts=options.sums == "counts", always=options.sums != "auto")
+
+
+def _held(ends: Limits, reaches: Floats, X: NDArray[np.floating], columns: Floats, scaling: Scaling) -> Limits:
+    """Return the range of the values within reach, in the units of the data; ``reaches`` (2, d) are standardised."""
+    minimum, maximum = columns.min(axis=1), columns.max(axis=1)
+    lower, upper = ends.lower.copy(), ends.upper.copy()
+    for f in np.flatnonzero((minimum < reaches[0]) | (maximum > reaches[1])):
+        low, high = held_range(columns[f], (reaches[0, f], reaches[1, f]), (minimum[f], maximum[f]))
+        lower[f], upper[f] = (float(X[(columns[f] == z).argmax(), f]) for z in (low, high))
+    return Limits(lower, upper)
 
 
 def _interactions(options: FitOptions, degree: int, columns: Floats, spans: Spans) -> Interactions:
@@ -251,7 +271,7 @@ def _coordinates(opening: Opening, grid: CandidateGrid, scaling: Scaling, y_scal
 
 
 def _find_knots(
-    terms: TermTable, X: NDArray[np.floating], columns: Floats, workers: Workers
+    terms: TermTable, X: NDArray[np.floating], columns: Floats, limits: Limits, workers: Workers
 ) -> dict[tuple[int, float], Knot]:
     """Look up the data values and rows behind the standardised knots, so that no rounding of the scaling is left."""
     # In order, so that a column stays in the cache for all of its knots.
@@ -260,7 +280,8 @@ def _find_knots(
 
     def look_up(f: int, knot: float) -> None:
         rows = np.flatnonzero(columns[f] == knot)
-        found[f, knot] = Knot(f, value=float(X[rows[0], f]), count=rows.size, rows=rows[:MAX_KNOT_ROWS].copy())
+        value = min(max(float(X[rows[0], f]), limits.lower[f]), limits.upper[f])
+        found[f, knot] = Knot(f, value=float(value), count=rows.size, rows=rows[:MAX_KNOT_ROWS].copy())
 
     parts = workers.split(len(keys), work=columns.shape[1] * len(keys) // 4)
 

@@ -15,11 +15,9 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled, compiled_reduction
 from knotwork.compute.workers import Workers
+from knotwork.data.limits import reach, sampled_rows
 from knotwork.spline.moments.grid import CandidateGrid
 
-# Above this many rows, knots are taken from a fixed sample of them: quantiles of 65 536 rows are as good as any,
-# and sorting every column would cost as much as several passes of the search.
-SAMPLE = 65_536
 # Values that show how unevenly a column is spread; how many to a cell are too many; where so many of the sample lie
 # closest together, most values are.
 SORT_SAMPLE, MAX_CROWD, CROWDED = 64, 8.0, 12
@@ -210,8 +208,11 @@ def _knots_of_column(
     spans: Spans,
     max_knots: int | None,
     room: Room,
-) -> Floats:
-    """Choose the knots of a column that stands for so many observations, below a highest position."""
+) -> tuple[Floats, tuple[float, float]]:
+    """Choose the knots of a column that stands for so many observations, below a highest position.
+
+    Return also how far its values may lie.
+    """
     minspan, endspan = float(spans.minspan), float(spans.endspan)
     if weights is None:
         ordered, upto = _sort(column, room), NO_VALUES
@@ -221,24 +222,26 @@ def _knots_of_column(
         upto *= total / upto[-1]
     knots = np.empty(min(int((highest - endspan) / minspan) + 1, column.size))
     each = total / column.size
-    return knots[: _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots or 0, knots)]
+    count = _select_knots(ordered, upto, each, highest, minspan, endspan, max_knots or 0, knots)
+    return knots[:count], reach(ordered, upto)
 
 
 def choose_candidates(
     columns: Floats, weights: Floats | None, spans: Spans, max_knots: int | None, workers: Workers
-) -> CandidateGrid:
+) -> tuple[CandidateGrid, Floats]:
     """Choose the knots of standardised columns (d, N); at most ``max_knots`` a feature, evenly spread in rank.
 
-    >>> grid = choose_candidates(np.arange(12.0)[None, :], None, Spans(minspan=3, endspan=2), None, Workers(1))
+    Return also how far down and up the values of each column may lie, (2, d): the columns are sorted here. Tables of
+    more than 65 536 rows are judged by a sample of so many: their quantiles are as good as any, and sorting every
+    column would cost as much as several passes of the search.
+
+    >>> grid, _ = choose_candidates(np.arange(12.0)[None, :], None, Spans(minspan=3, endspan=2), None, Workers(1))
     >>> grid.knots
     array([0., 2., 5., 8.])
     """
     d, n = columns.shape
-    rows = None
-    if n > SAMPLE and max_knots is not None:
-        sampled = np.zeros(n, np.bool_)  # which puts them in order in a tenth of the time of a sort
-        sampled[np.random.default_rng(0).choice(n, SAMPLE, replace=False)] = True
-        rows = np.flatnonzero(sampled)
+    rows = None if max_knots is None else sampled_rows(n)
+    reaches = np.array([[-np.inf], [np.inf]]).repeat(d, axis=1)
     knots: list[Floats] = [np.empty(0)] * d
     parts = workers.split(d, work=n * d)
     total = float(n) if weights is None else float(weights.sum())
@@ -252,11 +255,11 @@ def choose_candidates(
         room = _room(size)
         for f in range(*parts[k]):
             column = columns[f] if rows is None else columns[f].take(rows)
-            knots[f] = _knots_of_column(column, weights, total, highest, spans, max_knots, room)
+            knots[f], reaches[:, f] = _knots_of_column(column, weights, total, highest, spans, max_knots, room)
 
     if highest > spans.endspan:
         workers.run(task, len(parts))
-    return _lay_out(knots)
+    return _lay_out(knots), reaches
 
 
 def child_candidates(grid: CandidateGrid, max_knots: int, minimum: Floats) -> CandidateGrid:

@@ -84,7 +84,7 @@ def fit_classes(
         np.array([m for m, features in enumerate(used) if f in features], dtype=np.intp) for f in range(X.shape[1])
     ]
     return ClassFit(
-        spline=Spline(terms, fitted.intercept, fitted.coef, search.spline.feature_names),
+        spline=replace(search.spline, intercept=fitted.intercept, coef=fitted.coef),
         search=search,
         deviance=-2 * fitted.log_likelihood,
         null_deviance=-2 * fitted.null_log_likelihood,
@@ -125,10 +125,10 @@ def fit_terms(
     tolerance: float = TOLERANCE,
 ) -> LogitFit:
     """Fit the logits of terms, until a step promises no more than a share ``tolerance`` of the objective."""
-    terms = search.spline.terms
+    terms, limits = search.spline.terms, search.spline.limits
     weight = np.ones(len(X)) if weights is None else weights
-    units = term_units(terms, X, weight, search.coordinates.x_scale)
-    return fit_logits(TermValues(terms, X), codes, classes, weight, ridge, units, tolerance)
+    units = term_units(terms, X, weight, search.coordinates.x_scale, limits)
+    return fit_logits(TermValues(terms, X, limits), codes, classes, weight, ridge, units, tolerance)
 
 
 def class_shares(codes: NDArray[np.intp], classes: int, weights: Floats | None) -> Floats:

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from knotwork.arrays import CHUNK, Floats, FrozenArrays, read_numbers
+from knotwork.data.limits import Limits
 from knotwork.errors import DataError
 from knotwork.parameters import is_number, is_sequence, shown
 from knotwork.printable import printable
@@ -255,6 +257,7 @@ class Spline(FrozenArrays):
     intercept : (outputs,)
     coef : (terms, outputs)
     feature_names : d names, in the order of the columns the spline takes
+    limits : minima and maxima that features are held at, so that the spline is flat beyond them; None for none
 
     Examples
     --------
@@ -263,12 +266,19 @@ class Spline(FrozenArrays):
     array([2., 5.])
     >>> print(f)
     2 + 3·h(x - 1)
+    >>> flat = Spline(f.terms, f.intercept, f.coef, f.feature_names, Limits([0.0], [2.0]))
+    >>> flat([[2.0], [200.0]])
+    array([5., 5.])
+    >>> print(flat)
+    2 + 3·h(x - 1)
+    features are held at their limits beyond them
     """
 
     terms: tuple[Term, ...]
     intercept: Floats
     coef: Floats
     feature_names: tuple[str, ...]
+    limits: Limits | None = None
 
     def __post_init__(self) -> None:
         for name in ("terms", "feature_names"):
@@ -292,6 +302,12 @@ class Spline(FrozenArrays):
         if features and not 0 <= min(features) <= max(features) < len(self.feature_names):
             raise DataError(
                 f"terms must use features 0 to {len(self.feature_names) - 1}, got {min(features)} to {max(features)}"
+            )
+        if self.limits is not None and not isinstance(self.limits, Limits):
+            raise DataError(f"limits must be Limits or None, got {shown(self.limits)}")
+        if self.limits is not None and len(self.limits) != len(self.feature_names):
+            raise DataError(
+                f"limits must be those of the {len(self.feature_names)} features, got {len(self.limits)} of them"
             )
 
     def __call__(self, X: ArrayLike) -> Floats:
@@ -318,9 +334,24 @@ class Spline(FrozenArrays):
     def _basis(self, X: Floats) -> Floats:
         """Return the terms as rows: (N, d) → (terms, N)."""
         values = np.empty((len(self.terms), X.shape[0]))
+        X = self._held(X)
         for m, term in enumerate(self.terms):
             values[m] = term(X)
         return values
+
+    def _held(self, X: Floats) -> Floats:
+        """Return rows within the limits; features that no term looks at hold anything then."""
+        if self.limits is None:
+            return X
+        used = self._used
+        columns = np.empty((X.shape[1], X.shape[0]))
+        held = np.maximum(X.T[used], self.limits.lower[used, None])
+        columns[used] = np.minimum(held, self.limits.upper[used, None], out=held)
+        return columns.T
+
+    @cached_property
+    def _used(self) -> NDArray[np.intp]:
+        return np.unique([f for term in self.terms for f in term.features]).astype(np.intp)
 
     def _rows(self, X: ArrayLike) -> Floats:
         array = read_numbers(X, "X")
@@ -335,10 +366,13 @@ class Spline(FrozenArrays):
         return isinstance(other, Spline) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash((self.terms, self.feature_names, self.intercept.tobytes(), self.coef.tobytes()))
+        return hash((self.terms, self.feature_names, self.intercept.tobytes(), self.coef.tobytes(), self.limits))
 
     def __str__(self) -> str:
-        return "\n".join(self._formula(k) for k in range(self.intercept.size))
+        lines = [self._formula(k) for k in range(self.intercept.size)]
+        if self.limits is not None and self.terms:
+            lines.append("features are held at their limits beyond them")
+        return "\n".join(lines)
 
     def _formula(self, output: int) -> str:
         parts = [f"{self.intercept[output]:.6g}"]
@@ -353,6 +387,7 @@ class Spline(FrozenArrays):
             "intercept": self.intercept.tolist(),
             "coef": self.coef.tolist(),
             "feature_names": list(self.feature_names),
+            "limits": None if self.limits is None else [self.limits.lower.tolist(), self.limits.upper.tolist()],
         }
 
     @classmethod
@@ -365,4 +400,5 @@ class Spline(FrozenArrays):
             intercept=record["intercept"],
             coef=record["coef"],
             feature_names=tuple(record["feature_names"]),
+            limits=None if record.get("limits") is None else Limits(*record["limits"]),  # earlier versions had none
         )

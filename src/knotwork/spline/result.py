@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import Limits
 from knotwork.spline.forward import Step
 from knotwork.spline.knots import Spans
 from knotwork.spline.model import Spline, Term
@@ -94,6 +95,7 @@ class SplineFit:
     coordinates : means and stds of features and responses (1 for the std of a constant)
     selection : the forward pass and what pruning kept of it
     standardised : the search in its own coordinates, for measures that need its triangular factor
+    limits : range of the features as they were fitted; None in models that earlier versions saved
     """
 
     spline: Spline
@@ -102,6 +104,7 @@ class SplineFit:
     coordinates: Coordinates
     selection: Selection
     standardised: StandardisedSearch
+    limits: Limits | None
 
     @property
     def term_costs(self) -> Floats:

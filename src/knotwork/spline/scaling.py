@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from knotwork.arrays import CHUNK, Floats
 from knotwork.compute.workers import Workers, row_blocks
 from knotwork.data.coordinates import MIN_STD
+from knotwork.data.limits import Limits
 
 # Values of a table that are turned into columns at a time.
 TILE_VALUES = 65_536
@@ -28,8 +29,10 @@ class Scaling:
     centre: Floats
 
 
-def _copy_columns(X: NDArray[np.floating], columns: Floats, low: Floats, high: Floats, total: Floats) -> None:
-    """Copy rows (n, d) into columns (d, n); find minimum, maximum and sum of each on the way, (d,) each.
+def _copy_columns(
+    X: NDArray[np.floating], columns: Floats, low: Floats, high: Floats, total: Floats, limits: Limits | None
+) -> None:
+    """Copy rows (n, d) into columns (d, n), held at limits; find minimum, maximum and sum of each, (d,) each.
 
     A tile of rows at a time, which stays in the cache: X is row-major.
     """
@@ -37,6 +40,8 @@ def _copy_columns(X: NDArray[np.floating], columns: Floats, low: Floats, high: F
     for start in range(0, len(X), tile):
         part = columns[:, start : start + tile]
         part[...] = X[start : start + tile].T
+        if limits is not None:
+            np.clip(part, limits.lower[:, None], limits.upper[:, None], out=part)
         np.minimum(low, part.min(axis=1), out=low)
         np.maximum(high, part.max(axis=1), out=high)
         with np.errstate(over="ignore", invalid="ignore"):  # a mean that does not exist is replaced
@@ -51,12 +56,14 @@ def power_of_two_scale(width: ArrayLike) -> Floats:
     return np.where(width > 0, np.ldexp(1.0, np.minimum(-exponent, 1023)), 1.0)
 
 
-def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scaling]:
-    """Copy a table (N, d) into standardised columns (d, N).
+def standardise(
+    X: NDArray[np.floating], workers: Workers, limits: Limits | None = None
+) -> tuple[Floats, Scaling, Limits]:
+    """Copy a table (N, d) into standardised columns (d, N), held at limits; return their range too.
 
-    >>> columns, scaling = standardise(np.array([[1e9 + 1], [1e9 + 2], [1e9 + 3]]), Workers(1))
-    >>> columns / scaling.scale[:, None]
-    array([[-1.,  0.,  1.]])
+    >>> columns, scaling, ends = standardise(np.array([[1e9 + 1], [1e9 + 2], [1e9 + 3]]), Workers(1))
+    >>> columns / scaling.scale[:, None], ends.upper - 1e9
+    (array([[-1.,  0.,  1.]]), array([3.]))
     """
     n, d = X.shape
     blocks = row_blocks(n)
@@ -68,7 +75,7 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
     def copy(k: int) -> None:
         for block in range(*parts[k]):
             first, last = blocks[block]
-            _copy_columns(X[first:last], columns[:, first:last], low[block], high[block], total[block])
+            _copy_columns(X[first:last], columns[:, first:last], low[block], high[block], total[block], limits)
 
     workers.run(copy, len(parts))
     low, high = low.min(axis=0), high.max(axis=0)
@@ -89,7 +96,7 @@ def standardise(X: NDArray[np.floating], workers: Workers) -> tuple[Floats, Scal
             part -= centre[:, None]
 
     workers.run(centre_and_scale, len(parts))
-    return columns, Scaling(scale=scale, centre=centre)
+    return columns, Scaling(scale=scale, centre=centre), Limits(low, high)
 
 
 def standardise_response(y: Floats, weights: Floats | None) -> tuple[Floats, Scaling]:

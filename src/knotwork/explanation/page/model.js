@@ -50,6 +50,12 @@ function encode(columns, codes) {
   });
 }
 
+/** Inputs held at the model's limits; null is no limit. */
+function held(limits, x) {
+  if (!limits) return x;
+  return x.map((v, j) => Math.min(Math.max(v, limits.lower[j] ?? -Infinity), limits.upper[j] ?? Infinity));
+}
+
 /** A function from inputs to outputs that runs the layers one after the other. */
 function networkFunction(record) {
   const layers = record.layers.map((layer) => ({
@@ -65,7 +71,7 @@ function networkFunction(record) {
     }
     return out;
   }, inputs);
-  const standardise = (x) => x.map((v, j) => (v - record.centre[j]) / record.scale[j]);
+  const standardise = (x) => held(record.limits, x).map((v, j) => (v - record.centre[j]) / record.scale[j]);
   return (x) => run(standardise(x)).map((v, k) => v * record.outputScale[k] + record.outputCentre[k]);
 }
 
@@ -82,7 +88,8 @@ function termValue(term, x) {
 
 function splineFunction(record) {
   return (x) => {
-    const values = record.terms.map((term) => termValue(term, x));
+    const inputs = held(record.limits, x);
+    const values = record.terms.map((term) => termValue(term, inputs));
     return record.intercept.map((b, k) => values.reduce((sum, v, m) => sum + record.coef[m][k] * v, b));
   };
 }

@@ -235,8 +235,9 @@ function row() {
   function parts(x, outputs) {
     if (m.parts.kind === "spline") {
       const values = new Array(m.columns.length).fill(0), together = new Map();
+      const inputs = held(m.spline.limits, x);
       m.spline.terms.forEach((term, k) => {
-        const part = m.spline.coef[k][output] * (termValue(term, x) - m.parts.means[k]);
+        const part = m.spline.coef[k][output] * (termValue(term, inputs) - m.parts.means[k]);
         if (term.columns.length === 1) values[term.columns[0]] += part;
         else {
           const name = term.columns.map((c) => m.columns[c].name).join(" × ");

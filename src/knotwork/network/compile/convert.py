@@ -15,6 +15,7 @@ from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Conversion, build, placement, read_chain
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import require_piecewise_linear, spline_sizes
+from knotwork.network.fold import folded
 from knotwork.network.ready import ready_chain
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.network.scaling import input_scaling
@@ -115,7 +116,7 @@ def model_chain(
             chain = _scaled(parts.function, parts.coordinates, rule, tolerance, box)
     conversion = replace(chain.conversion, link=parts.link, encoder=parts.encoder)
     chain = replace(chain, conversion=conversion)
-    return chain.folded() if fold else chain
+    return folded(chain) if fold else chain
 
 
 def fold(net: nn.Module) -> nn.Sequential:
@@ -131,7 +132,7 @@ def fold(net: nn.Module) -> nn.Sequential:
     >>> [type(layer).__name__ for layer in net], [type(layer).__name__ for layer in fold(net)]
     (['Scaling', 'Linear', 'ReLU', 'Linear', 'Scaling'], ['Linear', 'ReLU', 'Linear'])
     """
-    return build(read_chain(net).folded(), *placement(net)).train(net.training)
+    return build(folded(read_chain(net)), *placement(net)).train(net.training)
 
 
 def resolve_network(model: Any) -> Resolved:
@@ -182,6 +183,8 @@ def _scaled(
 ) -> Chain:
     """Return the chain of a function, with fixed scaling at its ends."""
     c = scaling_of(function, coordinates)
+    if isinstance(function, Spline):  # the limits keep their bits
+        c, function = replace(c, limits=function.limits), replace(function, limits=None)
     inner = None if tolerance is None else tolerance / float(c.y_scale.max())
     sides = None if box is None else read_box(box, inputs_of(function), flat=True)
     inner_box = None if sides is None else c.features(sides)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+from knotwork.data.coordinates import Coordinates
 from knotwork.network.activations import Activation
 from knotwork.network.chain import Chain
 from knotwork.network.compile.lattice import lattice_units
 from knotwork.network.compile.lower import Ideal, lower
 from knotwork.network.compile.units import spline_units
 from knotwork.pwl.boxes import read_box
-from knotwork.pwl.through import Function, inputs_of
+from knotwork.pwl.through import Function, inputs_of, outputs_of
 from knotwork.spline.model import Spline
 
 
@@ -20,6 +22,15 @@ def ideal_units(function: Function, rule: Activation) -> Ideal:
 
 
 def function_chain(function: Function, rule: Activation, *, tolerance: float | None = None, box: Any = None) -> Chain:
-    """Write a function as a chain; ``box`` is (minimum, maximum), each a number or one per feature."""
+    """Write a function as a chain; ``box`` is (minimum, maximum), each a number or one per feature.
+
+    The limits of a spline become those of the chain's scaling.
+    """
     sides = None if box is None else read_box(box, inputs_of(function), flat=True)
+    if isinstance(function, Spline) and function.limits is not None:
+        ends = replace(Coordinates.identity(inputs_of(function), outputs_of(function)), limits=function.limits)
+        held = None if sides is None else function.limits.hold(sides)
+        return replace(
+            function_chain(replace(function, limits=None), rule, tolerance=tolerance, box=held), scaling=ends
+        )
     return lower(ideal_units(function, rule), rule, tolerance=tolerance, sides=sides)

@@ -16,6 +16,7 @@ from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 from knotwork.network.activations import require_one_slope
 from knotwork.network.chain import read_chain
+from knotwork.network.fold import folded
 from knotwork.parameters import checked, seed, whole
 from knotwork.pwl.boxes import read_box
 from knotwork.pwl.cells import box_cell, cut
@@ -76,7 +77,7 @@ def from_network(net: nn.Module, box: Any, *, samples: int = 4096, random_state:
     >>> np.unique([piece.theta.round(6).tolist()[0] for piece in pieces.pieces], axis=0).tolist()
     [[0.0, -1.0], [0.0, 1.0], [2.0, 0.0]]
     """
-    chain = read_chain(net).folded()
+    chain = folded(read_chain(net))
     bends = [activation_bends(module) for module in chain.modules]
     maps = [(layer.weight.numpy(), layer.bias.numpy()) for layer in chain.layers]
     sides = read_box(box, maps[0][0].shape[1])

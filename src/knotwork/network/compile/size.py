@@ -5,12 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from torch import nn
 
-from knotwork.network.activations import activation_rule
+from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.compile.convert import own_activation, resolve_network, scaling_of
+from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.lattice import groups_of, step_widths
 from knotwork.network.compile.units import spline_units
+from knotwork.network.fold import folded, front_layer, front_rule
 from knotwork.parameters import checked, switch
 from knotwork.pwl.lattice import LatticePWL
 from knotwork.pwl.through import in_coordinates
@@ -58,13 +61,16 @@ def network_size(model: Any, activation: str | nn.Module | None = None, *, fold:
     parts = resolve_network(model)
     if parts.network is not None:
         own_activation(parts, activation)
-        return NetworkSize(parts.network.widths, len(parts.network.widths))
+        widths = (folded(parts.network) if fold else parts.network).widths
+        return NetworkSize(widths, len(widths))
     function, rule = parts.function, activation_rule("relu" if activation is None else activation)
     assert function is not None
     if not fold:
         function = in_coordinates(function, scaling_of(function, parts.coordinates))
     if isinstance(function, Spline):
         widths = spline_units(function, rule).widths
+        if fold and function.limits is not None:
+            widths = folded_widths(function, rule, widths)
         return NetworkSize(widths, len(widths))
     theta, groups, _ = groups_of(function)
     max_sets = max(len(sets) for sets in groups)
@@ -72,6 +78,16 @@ def network_size(model: Any, activation: str | nn.Module | None = None, *, fold:
     bound = max(1, (max_sets - 1).bit_length() + (largest - 1).bit_length())
     published = published_widths(function) if isinstance(function, LatticePWL) else None
     return NetworkSize(step_widths(theta, groups, rule), bound, published)
+
+
+def folded_widths(spline: Spline, rule: Activation, widths: tuple[int, ...]) -> tuple[int, ...]:
+    """Units of each hidden layer, those that hold the features among them; ``widths`` are the others."""
+    assert spline.limits is not None
+    if isinstance(rule.module, nn.ReLU):
+        return folded(function_chain(spline, rule)).widths
+    used = np.unique([f for term in spline.terms for f in term.features]).astype(np.intp)
+    front, _ = front_layer(spline.limits, used, front_rule(rule.module))
+    return (len(front.bias), *widths)
 
 
 def published_widths(lattice: LatticePWL) -> tuple[int, ...]:

@@ -135,6 +135,8 @@ def init_(
         )
     if route.stream is not None:
         require_room(route.stream, rows.shape[1], outputs)
+    if route.x_scaling is not None and route.x_scaling.limits is not None:
+        rows = route.x_scaling.limits.hold(rows)  # as the layers see them
     names = tuple(f"x{k}" for k in range(rows.shape[1])) if encoder is None else encoder.feature_names
     start_task = start_task_of(
         Sample(rows, target.values, weight), target, outputs, names, route.widths, route.rule,
