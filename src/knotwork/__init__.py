@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from knotwork.data import datasets as datasets
+    from knotwork.data.limits import Limits as Limits
     from knotwork.estimators.hinging import HingingHyperplanesRegressor as HingingHyperplanesRegressor
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
     from knotwork.estimators.mars_classifier import MarsClassifier as MarsClassifier
@@ -54,6 +55,7 @@ _HOME = {
     "Hinge": "knotwork.spline.model",
     "HingingHyperplanesRegressor": "knotwork.estimators.hinging",
     "LatticePWL": "knotwork.pwl.lattice",
+    "Limits": "knotwork.data.limits",
     "Linear": "knotwork.spline.model",
     "MarsClassifier": "knotwork.estimators.mars_classifier",
     "MarsRegressor": "knotwork.estimators.mars",

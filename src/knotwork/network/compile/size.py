@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.activations import Activation, Kind, activation_rule
 from knotwork.network.compile.convert import own_activation, resolve_network, scaling_of
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.lattice import groups_of, step_widths
@@ -83,9 +83,9 @@ def network_size(model: Any, activation: str | nn.Module | None = None, *, fold:
 def folded_widths(spline: Spline, rule: Activation, widths: tuple[int, ...]) -> tuple[int, ...]:
     """Units of each hidden layer, those that hold the features among them; ``widths`` are the others."""
     assert spline.limits is not None
-    if isinstance(rule.module, nn.ReLU):
+    if rule.kind is not Kind.BOXED:  # which asks for a box
         return folded(function_chain(spline, rule)).widths
-    used = np.unique([f for term in spline.terms for f in term.features]).astype(np.intp)
+    used = np.unique([f for term in spline.terms for f in term.features] or [0])
     front, _ = front_layer(spline.limits, used, front_rule(rule.module))
     return (len(front.bias), *widths)
 
