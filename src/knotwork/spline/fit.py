@@ -209,7 +209,7 @@ def _row_sums(passes: CpuRows, options: FitOptions, degree: int, max_terms: int)
 
 def _held(ends: Limits, reaches: Floats, X: NDArray[np.floating], columns: Floats, scaling: Scaling) -> Limits:
     """Return the range of the values within reach, in the units of the data; ``reaches`` (2, d) are standardised."""
-    minimum, maximum = columns.min(axis=1), columns.max(axis=1)
+    minimum, maximum = (side * scaling.scale - scaling.centre for side in (ends.lower, ends.upper))
     lower, upper = ends.lower.copy(), ends.upper.copy()
     for f in np.flatnonzero((minimum < reaches[0]) | (maximum > reaches[1])):
         low, high = held_range(columns[f], (reaches[0, f], reaches[1, f]), (minimum[f], maximum[f]))

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from knotwork.arrays import CHUNK, Floats, FrozenArrays, read_numbers
 from knotwork.data.limits import Limits
@@ -207,6 +207,19 @@ def hinges_of(term: Term) -> tuple[Hinge, ...]:
     return (term,) if isinstance(term, Hinge) else term.hinges
 
 
+def _range_of(term: Term, limits: Limits | None) -> tuple[float, float]:
+    """Return minimum and maximum of a line or a hinge of a feature within limits; none for other terms."""
+    if isinstance(term, (Min, Product)):
+        return -np.inf, np.inf
+    ends = (-np.inf, np.inf)
+    if limits is not None:
+        ends = float(limits.lower[term.feature]), float(limits.upper[term.feature])
+    if isinstance(term, Linear):
+        return ends
+    low, high = sorted(max(0.0, term.sign * (end - term.knot)) for end in ends)
+    return low, high
+
+
 def term_to_dict(term: Term) -> dict[str, Any]:
     """Return a term as plain JSON values."""
     match term:
@@ -334,24 +347,24 @@ class Spline(FrozenArrays):
     def _basis(self, X: Floats) -> Floats:
         """Return the terms as rows: (N, d) → (terms, N)."""
         values = np.empty((len(self.terms), X.shape[0]))
-        X = self._held(X)
-        for m, term in enumerate(self.terms):
-            values[m] = term(X)
+        for row, term, (low, high) in zip(values, self.terms, self._ranges, strict=True):
+            if not isinstance(term, Hinge):
+                row[...] = term(X if isinstance(term, Linear) or self.limits is None else self.limits.hold(X))
+            elif term.sign > 0:  # in place, which takes half the time
+                np.subtract(X[:, term.feature], term.knot, out=row)
+            else:
+                np.subtract(term.knot, X[:, term.feature], out=row)
+            # A hinge moves one way, also in floats: its values are held where x would be.
+            if high < np.inf:
+                row.clip(low, high, out=row)
+            elif low > -np.inf:
+                np.maximum(row, low, out=row)
         return values
 
-    def _held(self, X: Floats) -> Floats:
-        """Return rows within the limits; features that no term looks at hold anything then."""
-        if self.limits is None:
-            return X
-        used = self._used
-        columns = np.empty((X.shape[1], X.shape[0]))
-        held = np.maximum(X.T[used], self.limits.lower[used, None])
-        columns[used] = np.minimum(held, self.limits.upper[used, None], out=held)
-        return columns.T
-
     @cached_property
-    def _used(self) -> NDArray[np.intp]:
-        return np.unique([f for term in self.terms for f in term.features]).astype(np.intp)
+    def _ranges(self) -> tuple[tuple[float, float], ...]:
+        """What the values of lines and hinges are held at; other terms are of features that are held."""
+        return tuple(_range_of(term, self.limits) for term in self.terms)
 
     def _rows(self, X: ArrayLike) -> Floats:
         array = read_numbers(X, "X")
