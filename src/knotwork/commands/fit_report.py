@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,7 +10,6 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.printable import printable
-from knotwork.spline.model import Spline
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -70,7 +70,7 @@ def describe(model: Any, target: str) -> dict[str, Any]:
         "kind": parts.kind,
         "features": list(spline.feature_names),
         "formulas": {
-            label: str(Spline(spline.terms, spline.intercept[[k]], spline.coef[:, [k]], spline.feature_names))
+            label: str(replace(spline, intercept=spline.intercept[[k]], coef=spline.coef[:, [k]]))
             for k, label in enumerate(_outputs(parts, target))
         },
         "intercept": spline.intercept.tolist(),
