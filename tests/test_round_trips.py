@@ -24,6 +24,7 @@ WAYS = {
 }
 SMALL = {
     "Hinge": lambda: kw.Hinge(0, 1.5, -1),
+    "Limits": lambda: kw.Limits([0.0, -np.inf], [1.0, 2.0]),
     "Linear": lambda: kw.Linear(2),
     "Min": lambda: kw.Min((kw.Hinge(0, 1.0, 1), kw.Hinge(1, 0.0, 1)), (1.0, 2.0)),
     "Product": lambda: kw.Product((kw.Hinge(0, 1.0, 1), kw.Hinge(1, 0.0, 1))),
