@@ -10,7 +10,8 @@ from knotwork.arrays import Floats, read_numbers
 from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.columns.number import Number
 from knotwork.data.columns.skipped import Skipped
-from knotwork.data.learn_column import Learned, ManyLevels, is_numeric, learn_column, learn_number, left_out
+from knotwork.data.learn_column import is_numeric, learn_column, learn_number
+from knotwork.data.learned import Learned, ManyLevels, left_out
 from knotwork.data.table import TableEncoder, all_finite, as_frame, numeric_matrix, require_finite, unmasked
 from knotwork.data.target_encoding import Response, encode_levels, folds_of
 from knotwork.errors import DataError

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.data.columns.kinds import Column
+from knotwork.data.columns.instants import Moments, moments, parsed_dates
 from knotwork.data.columns.levels import Levels
-from knotwork.data.columns.number import Number, weighted_median, write_numbers
+from knotwork.data.columns.number import Number, write_numbers
 from knotwork.data.columns.ordered import Ordered
 from knotwork.data.columns.series import factorise, floats, ordered_categories, texts
-from knotwork.data.columns.skipped import Skipped
+from knotwork.data.learn_time import learn_date, learn_duration
+from knotwork.data.learned import Learned, ManyLevels, fill_of, left_out
 from knotwork.data.table import gaps_refused
 from knotwork.errors import ColumnWarning, DataError
 
@@ -32,33 +32,36 @@ NAMES = 0.95
 _LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 
-class Learned(NamedTuple):
-    """A column, and what writes its features of the training rows into their place, (N, features)."""
-
-    column: Column
-    write: Callable[[Floats], Any]
-
-
-class ManyLevels(NamedTuple):
-    """A column of many categories, to be encoded by the response: codes (N,), −1 for a gap, and what they stand for."""
-
-    name: str
-    codes: NDArray[np.intp]
-    levels: list[Any]
-
-
 def learn_column(column: nw.Series[Any], weights: Floats | None, missing: str) -> Learned | ManyLevels:
     """Learn one column of a frame; refuse by name what no features can be made of."""
-    name = str(column.name)
-    if is_numeric(column.dtype) or (column.dtype == nw.Object and _object_kind(column) == "number"):
+    name, kind = str(column.name), _kind(column)
+    if kind == "number":
         return learn_number(name, floats(column, name), weights, missing)
     if missing == "error" and column.null_count():
         raise gaps_refused(name, column.null_count())
-    if column.dtype in (nw.Object, nw.String, nw.Categorical) or isinstance(column.dtype, nw.Enum):
-        return _learn_categories(name, column, weights, missing)
+    if kind == "date":
+        return learn_date(name, moments(column, name), weights, missing)
+    if kind == "length":
+        return learn_duration(name, column, weights, missing)
+    return _learn_categories(name, column, weights, missing)
+
+
+def _kind(column: nw.Series[Any]) -> str:
+    """Say what a column holds: "number", "date", "length" (of time) or "category"."""
+    dtype = column.dtype
+    if is_numeric(dtype):
+        return "number"
+    if dtype == nw.Object or str(getattr(nw.to_native(column), "dtype", "")) == "object":  # texts in the first rows
+        return _object_kind(column)
+    if dtype == nw.Date or isinstance(dtype, nw.Datetime):
+        return "date"
+    if dtype == nw.Time or isinstance(dtype, nw.Duration):
+        return "length"
+    if dtype in (nw.String, nw.Categorical) or isinstance(dtype, nw.Enum):
+        return "category"
     raise DataError(
-        f"columns must hold numbers, booleans, text or categories, column {name!r} holds {column.dtype}; "
-        f"turn it into a number (a date into days since a start, say) or leave it out"
+        f"columns must hold numbers, booleans, text, categories, dates or durations, column {column.name!r} holds "
+        f"{dtype}; turn it into one of these, or leave it out"
     )
 
 
@@ -71,7 +74,7 @@ def learn_number(name: str, numbers: Floats, weights: Floats | None, missing: st
     """Learn a column of numbers, (N,) with NaN for gaps; rows of weight 0 teach nothing."""
     if missing == "error":
         return Learned(Number(name), lambda out: write_numbers(numbers, None, False, out))
-    fill, indicator = _fill(numbers, weights)
+    fill, indicator = fill_of(numbers, weights)
     if fill is None and indicator:
         return left_out(name, "has no values")
     if fill is None:  # where the fit does not look, any number will do
@@ -79,32 +82,23 @@ def learn_number(name: str, numbers: Floats, weights: Floats | None, missing: st
     return Learned(Number(name, fill, indicator=True), lambda out: write_numbers(numbers, fill, True, out))
 
 
-def _fill(numbers: Floats, weights: Floats | None) -> tuple[float | None, bool]:
-    """Return the median of the numbers that are there, if rows that count have gaps, and whether they have."""
-    gaps = np.isnan(numbers)
-    counted = None if weights is None else weights > 0
-    indicator = bool((gaps if counted is None else gaps & counted).any())
-    present = ~gaps if counted is None else ~gaps & counted
-    if not indicator or not present.any():
-        return None, indicator
-    return weighted_median(numbers[present], None if weights is None else weights[present]), indicator
-
-
-def left_out(name: str, reason: str) -> Learned:
-    """Leave a column out, and say so."""
-    warnings.warn(f"column {name!r} was left out: it {reason}", ColumnWarning, stacklevel=7)
-    return Learned(Skipped(name, reason), lambda out: None)
+# What pandas calls the kinds of Python objects.
+_KINDS = {
+    "category": ("string", "empty"),
+    "number": ("integer", "floating", "mixed-integer-float", "boolean", "decimal"),
+    "date": ("date", "datetime", "datetime64"),
+    "length": ("time", "timedelta", "timedelta64"),
+}
 
 
 def _object_kind(column: nw.Series[Any]) -> str:
-    """Say whether Python objects are texts or numbers; refuse others, and mixtures."""
+    """Say what Python objects are; refuse mixtures."""
     from pandas.api.types import infer_dtype
 
-    kind = infer_dtype(texts(column), skipna=True)
-    if kind in ("string", "empty"):
-        return "text"
-    if kind in ("integer", "floating", "mixed-integer-float", "boolean", "decimal"):
-        return "number"
+    inferred = infer_dtype(texts(column), skipna=True)
+    for kind, names in _KINDS.items():
+        if inferred in names:
+            return kind
     present = column.drop_nulls().to_list()
     if all(isinstance(v, (bool, int, float, np.number, np.bool_)) for v in present):
         return "number"
@@ -118,8 +112,6 @@ def _object_kind(column: nw.Series[Any]) -> str:
 
 def _learn_categories(name: str, column: nw.Series[Any], weights: Floats | None, missing: str) -> Learned | ManyLevels:
     codes, levels = factorise(column)
-    if column.dtype == nw.Object and any(not isinstance(level, str) for level in levels):
-        _object_kind(column)  # the first rows may be texts and the others not
     counts = np.bincount(codes + 1, weights, minlength=len(levels) + 1).astype(np.float64)
     gaps, counts = counts[0], counts[1:]
     order = ordered_categories(column)
@@ -127,7 +119,16 @@ def _learn_categories(name: str, column: nw.Series[Any], weights: Floats | None,
         return left_out(name, "has no values")
     if order is not None:
         return _learn_order(name, order, codes, levels, weights, missing)
-    text = column.dtype in (nw.Object, nw.String)
+    text = column.dtype == nw.String or column.dtype == nw.Object
+    dates = parsed_dates(levels) if text else None
+    if dates is not None:
+        warnings.warn(
+            f"column {name!r} holds dates as text and is read as dates; to have categories, make it one of a "
+            f"categorical type",
+            ColumnWarning,
+            stacklevel=6,
+        )
+        return learn_date(name, Moments(np.append(dates.values, np.nan)[codes], dates.zone), weights, missing)
     numbers = _as_numbers(levels) if text else None
     if numbers is not None:
         warnings.warn(
@@ -173,8 +174,5 @@ def _learn_order(
     ranks = Ordered(name, order).ranks(codes, levels)
     if missing == "error":
         return Learned(Ordered(name, order), lambda out: write_numbers(ranks, None, False, out))
-    fill, indicator = _fill(ranks, weights)
-    if fill is None:
-        present = ~np.isnan(ranks) if weights is None else ~np.isnan(ranks) & (weights > 0)
-        fill = weighted_median(ranks[present], None if weights is None else weights[present])
+    fill, indicator = fill_of(ranks, weights, always=True)
     return Learned(Ordered(name, order, fill, indicator), lambda out: write_numbers(ranks, fill, indicator, out))

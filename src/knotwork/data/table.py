@@ -22,6 +22,7 @@ from knotwork.data.columns.kinds import Categories, Column
 from knotwork.data.columns.number import Number
 from knotwork.data.columns.part import Part
 from knotwork.data.columns.series import SHOWN, floats, listing
+from knotwork.data.columns.skipped import Skipped
 from knotwork.errors import CategoryWarning, DataError, MissingWarning
 
 
@@ -49,6 +50,20 @@ class TableEncoder:
     def parts(self) -> tuple[Part, ...]:
         """What people move and read, in the order of the matrix."""
         return tuple(part for column in self.columns for part in column.parts)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """How to read the features that are not the columns as they came, a sentence a column."""
+        return tuple(column.note for column in self.columns if column.note is not None)
+
+    def value_text(self, feature: int, value: float) -> str:
+        """Return a value of a feature as people read it: that of a date as a date, say."""
+        for part in self.parts:
+            if feature < part.width:
+                number = part.categories is None and feature == 0
+                return part.text(value) if number else f"{value:.6g}"
+            feature -= part.width
+        return f"{value:.6g}"
 
     def encode(self, X: Any) -> Floats:
         """Encode a frame, its columns found by name, or an array (N, columns).
@@ -107,7 +122,8 @@ class TableEncoder:
         if filled:
             warnings.warn(
                 f"columns that had no missing values in training have some now ({listing(filled)}): missing numbers "
-                f"count as the column's mean in training, missing categories as none that training saw",
+                f"count as the column's mean in training, missing dates and ordered categories as its median, other "
+                f"categories as none that training saw",
                 MissingWarning,
                 stacklevel=4,
             )
@@ -186,7 +202,7 @@ def numeric_matrix(frame: nw.DataFrame[Any]) -> Floats:
 
 def require_no_gaps(values: Any, column: Column) -> None:
     """Refuse text and categories with gaps; those of numbers are NaN, which nobody takes."""
-    count = values.null_count() if isinstance(column, Categories) else 0
+    count = values.null_count() if not isinstance(column, Number | Skipped) else 0
     if count:
         raise gaps_refused(column.name, count)
 

@@ -171,4 +171,4 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         return values if self._flat_output else values.reshape(len(values), -1)
 
     def _summarise(self) -> str:
-        return summarise(self.fit_)
+        return summarise(self.fit_, self.encoder_)

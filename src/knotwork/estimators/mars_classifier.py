@@ -157,4 +157,4 @@ max_parents, extrapolate
         return fitted
 
     def _summarise(self) -> str:
-        return summarise_classes(self.fit_, [str(label) for label in self.classes_])
+        return summarise_classes(self.fit_, self.encoder_, [str(label) for label in self.classes_])

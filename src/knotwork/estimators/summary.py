@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from knotwork.arrays import Floats
+from knotwork.data.table import TableEncoder
 from knotwork.printable import printable
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Spline, hinges_of
@@ -21,16 +22,16 @@ MAX_COLUMNS = 6
 MAX_HELD = 8
 
 
-def summarise(fit: SplineFit) -> str:
+def summarise(fit: SplineFit, encoder: TableEncoder) -> str:
     """Return the terms with coefficients and costs, the quality, and how the forward pass ended."""
     outputs = fit.spline.intercept.size
     headers = ["coefficient"] if outputs == 1 else [f"coef y{k}" for k in range(outputs)]
     q = fit.quality
     quality = f"GCV {q.gcv:.6g}   RSS {q.rss:.6g}   GRSq {q.grsq:.4f}   R² {q.rsq:.4f}"
-    return _text(fit.spline, fit, headers, "RSS without it", fit.term_costs, [quality])
+    return _text(fit.spline, fit, encoder, headers, "RSS without it", fit.term_costs, [quality])
 
 
-def summarise_classes(fit: ClassFit, classes: Sequence[str]) -> str:
+def summarise_classes(fit: ClassFit, encoder: TableEncoder, classes: Sequence[str]) -> str:
     """Return the same for logits: the coefficients are those of the classes, the costs are in deviance."""
     headers = [f"log-odds of {classes[1]}"] if len(classes) == 2 else list(classes)
     quality = [
@@ -38,7 +39,7 @@ def summarise_classes(fit: ClassFit, classes: Sequence[str]) -> str:
         f"explained {1 - fit.deviance / fit.null_deviance:.4f}",
         f"{len(classes)} classes, ridge {fit.ridge:g}, R² of the indicators {fit.search.quality.rsq:.4f}",
     ]
-    return _text(fit.spline, fit.search, headers, "deviance without it", fit.term_costs, quality)
+    return _text(fit.spline, fit.search, encoder, headers, "deviance without it", fit.term_costs, quality)
 
 
 def _held(spline: Spline) -> str:
@@ -54,7 +55,13 @@ def _held(spline: Spline) -> str:
 
 
 def _text(
-    spline: Spline, search: SplineFit, headers: Sequence[str], cost_header: str, costs: Floats, quality: Sequence[str]
+    spline: Spline,
+    search: SplineFit,
+    encoder: TableEncoder,
+    headers: Sequence[str],
+    cost_header: str,
+    costs: Floats,
+    quality: Sequence[str],
 ) -> str:
     table = Table(box=None, pad_edge=False)
     table.add_column("term")
@@ -74,7 +81,7 @@ def _text(
     for term, betas, cost in zip(spline.terms, spline.coef, costs, strict=True):
         table.add_row(
             printable(term.describe(spline.feature_names)),
-            ", ".join(f"{h.knot:.6g}" for h in hinges_of(term)) or "linear",
+            ", ".join(encoder.value_text(h.feature, h.knot) for h in hinges_of(term)) or "linear",
             *cells(betas),
             f"+{cost:.4g}",
         )
@@ -101,4 +108,6 @@ def _text(
         chosen = 1 + int(np.argmin(np.abs(np.array(selection.gcv_by_degree) - search.quality.gcv)))
         console.print(f"Degree {chosen} was chosen by GCV: {tried}; a higher degree must gain 1 %.")
     console.print(f"The forward pass stopped because {selection.stopped}.")
+    for note in encoder.notes:
+        console.print(printable(note), soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

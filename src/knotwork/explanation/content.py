@@ -9,13 +9,13 @@ import numpy as np
 
 from knotwork import __version__
 from knotwork.arrays import Floats
-from knotwork.data.columns.part import MISSING
+from knotwork.data.columns.part import Part
 from knotwork.errors import DataError
 from knotwork.explanation.contributions import contributions
 from knotwork.explanation.effects import BACKGROUND, Effect, Surface, background, effects
 from knotwork.explanation.exported import exported_model
 from knotwork.explanation.quality import error_name
-from knotwork.explanation.subject import Rows, Subject, matrix_of
+from knotwork.explanation.subject import Rows, Subject, matrix_of, sources
 
 if TYPE_CHECKING:
     from knotwork.explanation.explanation import Explanation
@@ -53,11 +53,12 @@ def page_content(explanation: Explanation) -> dict[str, Any]:
     measures = _importances(explanation)
     order = list(explanation.importances.index) if measures else list(subject.columns)
     curves = explanation.effects
+    parts = {part.name: part for part in subject.parts}
     return {
         "meta": _meta(explanation),
         "quality": _quality(explanation),
         "importances": measures,
-        "effects": [_effect(curves[name]) for name in order],
+        "effects": [_effect(curves[name], parts[name]) for name in order],
         "surfaces": [
             {"columns": s.columns, "grids": [_short(g) for g in s.grids], "categories": s.categories,
              "values": _short(np.moveaxis(s.values, 2, 0))}
@@ -159,7 +160,7 @@ def _importances(explanation: Explanation) -> list[dict[str, Any]]:
     return found
 
 
-def _effect(effect: Effect) -> dict[str, Any]:
+def _effect(effect: Effect, part: Part) -> dict[str, Any]:
     def curve(values: Floats | None) -> Any:
         return None if values is None else _short(values.T)
 
@@ -174,7 +175,19 @@ def _effect(effect: Effect) -> dict[str, Any]:
         "missing": None if effect.missing is None else {
             "spline": gap(effect.missing.spline), "network": gap(effect.missing.network), "count": effect.missing.count,
         },
+        **_scale(part),
     }  # fmt: skip
+
+
+def _scale(part: Part) -> dict[str, Any]:
+    """Return how the page shows the numbers of a part: steps, or days since a moment in a time zone, or a unit."""
+    return {
+        "steps": part.steps,
+        "origin": None if part.origin is None else part.origin / 1e3,  # milliseconds, as browsers count
+        "zone": part.zone or "UTC",
+        "daily": part.daily,
+        "unit": part.unit,
+    }
 
 
 def _row_columns(rows: Rows | None, order: list[str]) -> list[str]:
@@ -196,17 +209,22 @@ def _knots(explanation: Explanation, order: list[str]) -> list[dict[str, Any]]:
         return [*([truth(subject, rows, row)] if rows.y is not None else []), *shown]
 
     return [
-        {"feature": k.name, "value": k.value, "count": int(k.count),
+        {"feature": k.name, "value": k.value, "shown": _knot_text(subject, k.feature, k.value),
+         "count": int(k.count),
          "rows": [{"row": int(r), "values": values(int(r))} for r in k.rows[:MAX_KNOT_ROWS]]}
         for k in explanation.knot_rows[:MAX_KNOTS]
     ]  # fmt: skip
 
 
+def _knot_text(subject: Subject, feature: int, value: float) -> str | None:
+    """Return a knot as people read it, None where that is the number itself."""
+    plain = subject.parts[sources(subject.parts)[feature]].plain
+    return None if plain else subject.table.value_text(feature, value)
+
+
 def _value(subject: Subject, column: int, code: float) -> Any:
-    categories = subject.parts[column].categories
-    if categories is None:
-        return MISSING if np.isnan(code) else float(code)
-    return categories[int(code)] if code >= 0 else "(other)"
+    part = subject.parts[column]
+    return float(code) if part.categories is None and part.plain and not np.isnan(code) else part.text(code)
 
 
 def truth(subject: Subject, rows: Rows, row: int) -> str:
@@ -306,6 +324,7 @@ def _model(explanation: Explanation) -> dict[str, Any]:
             "low": float(e.grid[0]),
             "high": float(e.grid[-1]),
             "fill": part.fill,
+            **_scale(part),
         }
         for e, part in zip(curves.values(), subject.parts, strict=True)
     ]

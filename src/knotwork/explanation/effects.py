@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
+from knotwork.data.columns.part import Part
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Rows, Subject, codes_of, matrix_of, parts_of, sources
 from knotwork.spline.model import hinges_of
@@ -51,6 +52,7 @@ class Effect:
     knots : (K,) of the spline in this column
     edges, counts : histogram of the data, (B + 1,) and (B,); for categories the counts of each; None without data
     missing : what a missing number does, None for columns without gaps
+    part : how its values are shown: those of dates as dates, say
     """
 
     column: str
@@ -63,6 +65,7 @@ class Effect:
     edges: Floats | None = None
     counts: NDArray[np.int64] | None = None
     missing: Missing | None = None
+    part: Part | None = None
 
     @property
     def size(self) -> float:
@@ -161,6 +164,7 @@ def _effect(subject: Subject, rows: Rows | None, around: Floats, c: int, curves:
         edges=edges,
         counts=counts,
         missing=missing,
+        part=part,
     )
 
 

@@ -130,7 +130,7 @@ class Explanation:
     @property
     def knots(self) -> pd.DataFrame:
         """The knots as a frame: feature, knot, count and rows."""
-        return bends.knot_frame(self.knot_rows, self.rows)
+        return bends.knot_frame(self.knot_rows, self.rows, self.subject.table)
 
     @cached_property
     def drift(self) -> changes.Drift:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.data.table import TableEncoder
 from knotwork.errors import DataError
 from knotwork.explanation.subject import Rows, Subject
 from knotwork.spline.model import hinges_of
@@ -54,8 +55,11 @@ def knots(subject: Subject, rows: Rows | None) -> tuple[KnotRows, ...]:
     return tuple(result)
 
 
-def knot_frame(found: tuple[KnotRows, ...], rows: Rows | None) -> pd.DataFrame:
-    """Return the knots as a frame: feature, knot, count, rows, and the rows' mean response where it is known."""
+def knot_frame(found: tuple[KnotRows, ...], rows: Rows | None, table: TableEncoder) -> pd.DataFrame:
+    """Return the knots as a frame: feature, knot, count, rows, and the rows' mean response where it is known.
+
+    Where a column holds dates, durations or ordered categories, ``shown`` has the knots as people read them.
+    """
     import pandas as pd
 
     frame: dict[str, Any] = {
@@ -64,6 +68,8 @@ def knot_frame(found: tuple[KnotRows, ...], rows: Rows | None) -> pd.DataFrame:
         "count": [k.count for k in found],
         "rows": [k.rows.tolist() for k in found],
     }
+    if not all(part.plain for part in table.parts):
+        frame["shown"] = [table.value_text(k.feature, k.value) for k in found]
     if rows is not None and rows.y is not None and rows.y.ndim == 2 and rows.y.shape[1] == 1:
         y = rows.y[:, 0]
         frame[f"mean {rows.response}"] = [float(y[k.rows].mean()) if k.rows.size else np.nan for k in found]

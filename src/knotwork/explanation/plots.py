@@ -103,6 +103,10 @@ def _draw_effect(effect: Effect, output: int, ax: Axes) -> None:
             density.set_zorder(0)
             ax.set_zorder(1)
             ax.patch.set_visible(False)
+        part = effect.part
+        if part is not None and not part.plain:
+            ax.xaxis.set_major_locator(_pyplot().MaxNLocator(4, integer=part.steps is not None))
+            ax.xaxis.set_major_formatter(lambda value, _: _plain(part.text(float(value)), 12))
         for label, values, color in shown:
             ax.plot(effect.grid, values[:, output], color=color, label=label,
                     linestyle="--" if label == "spline" and len(shown) > 1 else "-")  # fmt: skip

@@ -156,6 +156,26 @@ def _ordered(column: Any) -> None:
     _number(column)
 
 
+def _date(column: Any) -> None:
+    from knotwork.data.columns.date import CALENDAR
+    from knotwork.data.columns.instants import moment_text
+
+    _number(column)
+    _finite(column, "origin")
+    require(set(column.calendar) <= set(CALENDAR), f"column {column.name!r} with parts of another calendar")
+    try:
+        moment_text(column.origin, column.zone, column.daily)
+    except Exception:  # of the time zone's library
+        require(False, f"column {column.name!r} in a time zone that is none")
+
+
+def _duration(column: Any) -> None:
+    from knotwork.data.columns.instants import UNITS
+
+    _number(column)
+    require(column.unit in UNITS, f"column {column.name!r} in another unit")
+
+
 def _table_encoder(encoder: Any) -> None:
     require(encoder.missing in ("indicator", "error"), f"an encoder that does {encoder.missing!r} about gaps")
 
@@ -241,6 +261,8 @@ RULES: dict[str, Callable[[Any], None]] = {
     "ClassFit": _class_fit,
     "Conversion": _conversion,
     "Coordinates": _coordinates,
+    "Date": _date,
+    "Duration": _duration,
     "Hinge": _hinge,
     "History": _history,
     "Knot": _knot,

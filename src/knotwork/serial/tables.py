@@ -31,6 +31,8 @@ RECORDS = {
     "ClassFit": "knotwork.spline.likelihood",
     "Conversion": "knotwork.network.chain",
     "Coordinates": "knotwork.data.coordinates",
+    "Date": "knotwork.data.columns.date",
+    "Duration": "knotwork.data.columns.duration",
     "Hinge": "knotwork.spline.model",
     "History": "knotwork.network.train.history",
     "Knot": "knotwork.spline.result",

@@ -66,6 +66,14 @@ class LevelMeans(FrozenArrays):
         """What becomes of a category that training did not see, in words."""
         return "they count as the mean of all categories"
 
+    @property
+    def note(self) -> str:
+        """How to read it."""
+        return (
+            f"{self.name}: {len(self.levels)} categories, each by the mean response of its rows; training rows by the "
+            f"mean without their own"
+        )
+
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the numbers of a series or an array into their place, (N, k)."""
         codes, levels = factorise(values)

@@ -66,6 +66,13 @@ class Levels:
             return f"they count as {self.pool!r}, like {listing([str(c) for c in self.pooled])}"
         return f"they count as none of {listing([str(c) for c in self.categories])}: all their indicators are 0"
 
+    @property
+    def note(self) -> str | None:
+        """Which categories are pooled."""
+        if not self.pooled:
+            return None
+        return f"{self.name}={self.pool}: {len(self.pooled)} rare categories, {listing([str(c) for c in self.pooled])}"
+
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the indicators of a series or an array into their place, (N, indicators)."""
         return self.write_codes(*factorise(values), out)

@@ -41,6 +41,13 @@ class Number:
         """One."""
         return (Part(self.name, fill=self.fill if self.indicator else None),)
 
+    @property
+    def note(self) -> str | None:
+        """What becomes of gaps."""
+        if not self.indicator or self.fill is None:
+            return None
+        return f"{self.name}: missing values count as {self.fill:.6g}, with an effect of their own"
+
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the features of a series or an array into their place, (N, 1) or (N, 2)."""
         return write_numbers(floats(values, self.name), self.fill, self.indicator, out)

@@ -54,6 +54,12 @@ class Ordered:
         """What becomes of a category that is not in the order, in words."""
         return "they count as missing, for they have no place in the order"
 
+    @property
+    def note(self) -> str:
+        """How to read it."""
+        last = len(self.categories) - 1
+        return f"{self.name}: from 0 ({self.categories[0]}) to {last} ({self.categories[-1]})"
+
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the numbers of a series or an array into their place, (N, 1) or (N, 2)."""
         codes, levels = factorise(values)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.columns.instants import DAY, moment_text
 
 MISSING = "missing"
 
@@ -19,12 +20,18 @@ class Part:
     categories : their labels if the features are indicators of them; None for a number
     fill : what stands for a missing number, if the second feature says that it is missing; None without gaps
     steps : what the whole numbers from 0 on stand for, if they are ordered categories; None for other numbers
+    origin, zone, daily : see :class:`knotwork.data.columns.date.Date`, if the number counts days from there
+    unit : of measurement, if it is a length of time
     """
 
     name: str
     categories: tuple[str, ...] | None = None
     fill: float | None = None
     steps: tuple[str, ...] | None = None
+    origin: float | None = None
+    zone: str | None = None
+    daily: bool = False
+    unit: str | None = None
 
     @property
     def width(self) -> int:
@@ -32,6 +39,23 @@ class Part:
         if self.categories is not None:
             return len(self.categories)
         return 1 if self.fill is None else 2
+
+    @property
+    def plain(self) -> bool:
+        """Whether its values are shown as the numbers they are."""
+        return self.steps is None and self.origin is None and self.unit is None
+
+    def text(self, value: float) -> str:
+        """Return one of its values as people read it."""
+        if np.isnan(value):
+            return MISSING
+        if self.categories is not None:
+            return self.categories[int(value)] if value >= 0 else "(other)"
+        if self.steps is not None and value == int(value) and 0 <= value < len(self.steps):
+            return self.steps[int(value)]
+        if self.origin is not None:
+            return moment_text(self.origin + value * DAY, self.zone, self.daily)
+        return f"{value:.6g}" if self.unit is None else f"{value:.6g} {self.unit}"
 
     def codes(self, block: Floats) -> Floats:
         """Return one number a row, (N, width) → (N,): the value, NaN if it is missing, or the category's position.

@@ -27,6 +27,11 @@ class Skipped:
         """None."""
         return ()
 
+    @property
+    def note(self) -> str:
+        """Why."""
+        return f"{self.name} was left out: it {self.reason}"
+
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write nothing."""
         return NONE

@@ -25,6 +25,26 @@ function figure(value, digits = 4) {
   return String(Number(value.toPrecision(digits)));
 }
 
+/** A column's number as people read it: a date, a step of an order, a length of time, or the number. */
+function valueText(column, value) {
+  if (column.steps && Number.isInteger(value) && column.steps[value] !== undefined) return column.steps[value];
+  if (column.origin !== null) {
+    const moment = new Date(column.origin + value * 864e5 + (column.daily ? 0 : 3e4)); // to the nearest minute
+    if (!Number.isFinite(moment.getTime())) return figure(value);
+    const [day, time] = moment.toLocaleString("sv-SE", { timeZone: column.zone }).split(" ");
+    return column.daily || time.slice(0, 5) === "00:00" ? day : `${day} ${time.slice(0, 5)}`;
+  }
+  return column.unit ? `${figure(value)} ${column.unit}` : figure(value);
+}
+
+/** Labels for an axis whose numbers are not shown as numbers. */
+function scaleTicks(column, low, high) {
+  if (column.steps) return { tickmode: "array", tickvals: column.steps.map((_, k) => k), ticktext: column.steps.map((s) => plain(s, 9)) };
+  if (column.origin === null) return {};
+  const at = [0, 1, 2, 3].map((k) => low + (k * (high - low)) / 3);
+  return { tickmode: "array", tickvals: at, ticktext: at.map((v) => valueText({ ...column, daily: high - low > 3 || column.daily }, v)) };
+}
+
 function axis(extra) {
   return {
     gridcolor: css("--line"), zerolinecolor: css("--faint"), linecolor: css("--line"), fixedrange: true,
@@ -96,7 +116,7 @@ function effectChart(effect, output) {
       data.push(line(effect.spline, { line: { color: both ? css("--soft") : css("--accent"), width: 2, dash: both ? "dash" : "solid" }, hovertemplate: "spline %{y:.4~g}<extra></extra>" }));
       const heights = effect.knots.map((t) => interpolate(effect.grid, effect.spline[output], t));
       data.push({
-        type: "scatter", mode: "markers", x: effect.knots, y: heights, yaxis: "y2", hovertemplate: "knot at %{x:.6~g}<extra></extra>",
+        type: "scatter", mode: "markers", x: effect.knots, y: heights, yaxis: "y2", hovertemplate: "knot at %{text}<extra></extra>", text: effect.knots.map((t) => effect.origin === null && !effect.steps && !effect.unit ? figure(t, 6) : plain(valueText(effect, t), 30)),
         marker: { size: 8, color: css("--paper"), line: { width: 2, color: both ? css("--soft") : css("--accent") } },
       });
     }
@@ -112,7 +132,7 @@ function effectChart(effect, output) {
     layout: {
       height: 215, hovermode: category ? "closest" : "x unified", hoverdistance: category ? 20 : -1, barmode: category ? "group" : "overlay", bargap: category ? 0.35 : 0, margin: { l: 40, r: 8, t: 10, b: 30 },
       hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--faint"), font: { color: css("--ink"), size: 12 } },
-      xaxis: axis(category ? { tickmode: "array", tickvals: x, ticktext: effect.categories.map((c) => plain(c, 12)), showgrid: false, zeroline: false } : { showgrid: false, zeroline: false, hoverformat: ".4~g", nticks: 6 }),
+      xaxis: axis(category ? { tickmode: "array", tickvals: x, ticktext: effect.categories.map((c) => plain(c, 12)), showgrid: false, zeroline: false } : { showgrid: false, zeroline: false, hoverformat: ".4~g", nticks: 6, ...scaleTicks(effect, x[0], x[x.length - 1]) }),
       yaxis: { range: [0, 4], visible: false, fixedrange: true }, // the density lies under the curves
       yaxis2: axis({ tickmode: "auto", nticks: 6, overlaying: "y", side: "left" }),
     },

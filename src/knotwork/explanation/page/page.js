@@ -134,10 +134,10 @@ function knots() {
   const show = (k) => {
     const knot = data.knots[k];
     const more = knot.count > knot.rows.length ? `, the first ${knot.rows.length} of ${knot.count} rows` : "";
-    at("knot-title").textContent = `${knot.feature} = ${figure(knot.value, 7)}${more}`;
+    at("knot-title").textContent = `${knot.feature} = ${knot.shown ?? figure(knot.value, 7)}${more}`;
     table("knot-rows", ["row", ...data.rowColumns], knot.rows.map((r) => ({ cells: [String(r.row), ...r.values.map((v) => typeof v === "number" ? figure(v, 6) : v)] })));
   };
-  table("knots-table", ["feature", "knot", "rows"], data.knots.map((k) => ({ cells: [k.feature, figure(k.value, 7), figure(k.count)] })), show);
+  table("knots-table", ["feature", "knot", "rows"], data.knots.map((k) => ({ cells: [k.feature, k.shown ?? figure(k.value, 7), figure(k.count)] })), show);
   at("knots-table").querySelector("tbody tr").setAttribute("aria-selected", "true");
   show(0);
 }
@@ -258,7 +258,7 @@ function row() {
     controls.forEach(({ input, value, gap, column }, c) => {
       input.value = codes[c] === null ? column.fill : codes[c];
       if (gap) gap.checked = codes[c] === null;
-      value.textContent = column.categories ? "" : codes[c] === null ? "missing" : figure(codes[c]);
+      value.textContent = column.categories ? "" : codes[c] === null ? "missing" : valueText(column, codes[c]);
     });
     const x = encode(m.columns, codes);
     const outputs = predict(x);
