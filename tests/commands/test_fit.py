@@ -224,7 +224,7 @@ def test_options_that_do_not_fit(refused, data, options, expected):
         ("a,y\n1,2\n3\n", "line 3 of"),
         ("a,a,y\n1,2,3\n", "has 'a' in columns 1 and 2"),
         ("a,y\n1,2\n2,3\nx,4\n4,4\n", "column 'a' must hold numbers, line 4 of"),
-        ("when,a,y\n2024-01-01,1,2\n2024-01-02,3,3\n", "column 'when'"),
+        ("when,a,y\n31.01.2024,1,2\n01.02.2024,3,3\n", "column 'when'"),
         ("a,y\n1,2\n2,\n", "at least 2 rows with a target"),
     ],
 )

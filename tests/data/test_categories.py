@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from sklearn.preprocessing import TargetEncoder
 
 import knotwork as kw
-from knotwork.data.columns.kinds import LevelMeans, Levels, Number, Ordered
+from knotwork.data.columns.level_means import LevelMeans
+from knotwork.data.columns.levels import Levels
+from knotwork.data.columns.number import Number
+from knotwork.data.columns.ordered import Ordered
 from knotwork.data.learn import learn_encoder, learn_table
 from knotwork.data.target_encoding import FOLDS, Response, encode_levels, folds_of
 from knotwork.errors import CategoryWarning, ColumnWarning, DataError, MissingWarning

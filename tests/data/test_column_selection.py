@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from knotwork.data import column_selection
 from knotwork.data.column_selection import choose_columns, guess_task
 from knotwork.data.files import Table
 from knotwork.errors import DataError
@@ -56,10 +55,9 @@ def test_a_count_that_is_the_only_column_is_used():
     assert choose_columns(table_of(x=np.arange(N)), "y").features == ("x",)
 
 
-def test_columns_that_tell_nothing_are_left_out_with_the_reason(monkeypatch):
-    monkeypatch.setattr(column_selection, "MAX_CATEGORIES", 10)
+def test_columns_that_tell_nothing_are_left_out_with_the_reason():
     table = table_of(
-        constant=np.full(N, 3.0), word=["a"] * N, empty=np.full(N, np.nan), many=[f"c{k // 2}" for k in range(N)],
+        constant=np.full(N, 3.0), word=["a"] * N, empty=np.full(N, np.nan), many=[f"c{max(k, 1)}" for k in range(N)],
         endless="text", x=X, z=X**2,
     )  # fmt: skip
     found = choose_columns(table, "y", exclude=["z"])
@@ -68,8 +66,8 @@ def test_columns_that_tell_nothing_are_left_out_with_the_reason(monkeypatch):
         "constant": "is 3 in every row",
         "word": "is 'a' in every row",
         "empty": "has no values",
-        "many": "text with 20 different values (--include many uses it)",
-        "endless": "holds more than 10000 different texts, or more than 64 MB of them",
+        "many": "looks like an identifier: 39 different values in 40 rows (--include many uses it)",
+        "endless": "holds more than 1000000 different texts, or more than 64 MB of them",
         "z": "excluded",
     }
     assert choose_columns(table, "y", include=["many"]).features == ("many", "x", "z")
@@ -82,11 +80,11 @@ def test_columns_that_tell_nothing_are_left_out_with_the_reason(monkeypatch):
         ({"Weight": X}, {"exclude": ["weigth"]}, r"'weigth' \(did you mean 'Weight'\?\)"),
         ({"x": X}, {"exclude": ["y"]}, "the target cannot be a feature"),
         ({"x": X, "when": "date"}, {"target": "when"}, "column 'when' of t.csv holds dates; choose another target"),
-        ({"x": X, "key": "text"}, {"target": "key"}, "'key' of t.csv holds more than 10000 different texts"),
+        ({"x": X, "key": "text"}, {"target": "key"}, "'key' of t.csv holds more than 1000000 different texts"),
         ({"x": X}, {"exclude": ["x"], "include": ["x"]}, "either included or excluded"),
         ({"x": X}, {"exclude": ["x"]}, "needs a column other than the target, .*'x': excluded"),
         ({}, {}, "only the target"),
-        ({"when": "date", "x": X}, {}, "column 'when' of t.csv holds dates; .* --exclude when"),
+        ({"when": "date", "x": X}, {}, "ISO 8601.*, column 'when' of t.csv holds others.* --exclude when"),
         ({"big": "text", "x": X}, {"include": ["big"]}, "must have few different values"),
     ],
 )

@@ -19,7 +19,12 @@ rng = np.random.default_rng(0)
 DAYS = np.sort(rng.integers(0, 1200, size=N))
 SOLD = pd.Timestamp("2019-03-05") + pd.to_timedelta(DAYS, unit="D")
 WEEKEND = SOLD.day_of_week >= 5
-Y = np.maximum(DAYS - 700, 0) / 100 + 2 * WEEKEND + np.sin(2 * np.pi * SOLD.day_of_year / 365) + 0.05 * rng.normal(size=N)
+Y = (
+    np.maximum(DAYS - 700, 0) / 100
+    + 2 * WEEKEND
+    + np.sin(2 * np.pi * SOLD.day_of_year / 365)
+    + 0.05 * rng.normal(size=N)
+)
 PYTHON = [d.date() for d in SOLD]
 FRAMES = {
     "pandas": pd.DataFrame({"sold": SOLD}),
@@ -167,7 +172,9 @@ def test_durations_and_times_of_the_day():
 
 
 def test_far_dates_keep_their_microseconds():
-    stamps = pd.Series(pd.to_datetime(["2024-01-01T00:00:00.000001", "2024-01-01T00:00:00.000002", "2024-06-01"], format="ISO8601"))
+    stamps = pd.Series(
+        pd.to_datetime(["2024-01-01T00:00:00.000001", "2024-01-01T00:00:00.000002", "2024-06-01"], format="ISO8601")
+    )
     matrix = learn_table(pd.DataFrame({"t": stamps}))[1]
     np.testing.assert_allclose(np.diff(matrix[:2, 0]) * 86400e6, 1.0, rtol=1e-3)
 

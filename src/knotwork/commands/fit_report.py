@@ -69,6 +69,7 @@ def describe(model: Any, target: str) -> dict[str, Any]:
     described: dict[str, Any] = {
         "kind": parts.kind,
         "features": list(spline.feature_names),
+        "encoding": [] if parts.encoder is None else list(parts.encoder.notes),
         "formulas": {
             label: str(replace(spline, intercept=spline.intercept[[k]], coef=spline.coef[:, [k]]))
             for k, label in enumerate(_outputs(parts, target))
@@ -137,6 +138,8 @@ def print_report(report: dict[str, Any]) -> None:
     for label, formula in model["formulas"].items():
         console.print(f"\n{printable(label)} ≈ {formula}", markup=False)
     console.print()
+    for note in model["encoding"]:
+        line("", note)
     if report["saved"] is None:
         line("saved", "nothing; pass --out model to keep it")
     else:

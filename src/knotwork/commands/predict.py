@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from knotwork.data.pieces import Kind
+    from knotwork.data.table import TableEncoder
     from knotwork.network.resolve import Resolved
 
 # Bytes of predictions for stdout that are kept in memory; more go to a temporary file.
@@ -121,13 +122,26 @@ def _json_value(value: Any) -> Any:
 
 def columns_of(parts: Resolved, path: Path) -> dict[str, Kind]:
     """Return the columns that a model takes and what they must hold."""
-    from knotwork.data.columns.number import Number
+    from knotwork.data.columns.date import Date
+    from knotwork.data.columns.kinds import Categories
+    from knotwork.data.columns.skipped import Skipped
 
     if parts.encoder is None or (parts.estimator is None and parts.spline is None):
         raise DataError(
             f"a table is predicted by a Spline or an estimator, {path} holds a {parts.kind}; save the estimator instead"
         )
-    return {c.name: "number" if isinstance(c, Number) else "text" for c in parts.encoder.columns}
+    kinds: dict[str, Kind] = {}
+    for column in parts.encoder.columns:
+        if not isinstance(column, Skipped):
+            text = isinstance(column, Categories)
+            kinds[column.name] = "text" if text else "date" if isinstance(column, Date) else "number"
+    return kinds
+
+
+def with_all_columns(frame: pd.DataFrame, encoder: TableEncoder) -> pd.DataFrame:
+    """Return a frame with the columns that training left out as well, without values."""
+    names = [column.name for column in encoder.columns]
+    return frame if list(frame.columns) == names else frame.reindex(columns=names)
 
 
 def _predictions(parts: Resolved, frame: pd.DataFrame) -> pd.DataFrame:
@@ -135,6 +149,8 @@ def _predictions(parts: Resolved, frame: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     model = parts.estimator
+    assert parts.encoder is not None
+    frame = with_all_columns(frame, parts.encoder)
     X = frame if parts.named else frame.to_numpy()  # fitted to an array
     if model is None:
         values = parts(frame.to_numpy())

@@ -48,12 +48,14 @@ def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple
     """Read a table and part it: the model's columns, and the target where there is one."""
     import numpy as np
 
-    from knotwork.commands.predict import columns_of
+    from knotwork.commands.predict import columns_of, with_all_columns
     from knotwork.data.files import read_file
     from knotwork.data.names import require_columns
     from knotwork.network.resolve import resolve
 
-    columns = columns_of(resolve(model), path)
+    parts = resolve(model)
+    columns = columns_of(parts, path)
+    assert parts.encoder is not None
     table = read_file(data, as_text=[name for name, kind in columns.items() if kind == "text"])
     require_columns(columns, list(table.kinds), data)
     others = [name for name in table.columns if name not in columns]
@@ -66,4 +68,5 @@ def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple
     if gaps:
         raise DataError(f"the target must have no missing values, {target!r} of {data} has {gaps}; drop those rows")
     frame = table.frame(tuple(wanted), np.arange(table.rows))
-    return frame[list(columns)], None if target is None else frame[target]
+    X = with_all_columns(frame[list(columns)], parts.encoder)
+    return X, None if target is None else frame[target]

@@ -69,7 +69,7 @@ def _csv_rows(
     """Yield blocks of a CSV file but for its first ``skip`` rows."""
     import pandas as pd
 
-    text = {name for name, kind in columns.items() if kind == "text"}
+    text = {name for name, kind in columns.items() if kind in ("text", "date")}  # the model reads the dates
     blocks = csv_blocks(path, dialect, text, most)
     # A second look at the same rows: a column may be a number for the model and text to carry along.
     as_they_are = csv_blocks(path, dialect, set(carry), most, only=carry) if carry else None
@@ -112,7 +112,7 @@ def _frame(
     """Return what the model takes; numbers lie in one matrix, so that a prediction needs no other copy."""
     import pandas as pd
 
-    numeric = [name for name, kind in columns.items() if kind != "text"]
+    numeric = [name for name, kind in columns.items() if kind not in ("text", "date")]
     rows = len(next(iter(series.values())))
     matrix = np.empty((len(numeric), rows))
     for row, name in zip(matrix, numeric, strict=True):

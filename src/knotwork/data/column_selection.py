@@ -19,8 +19,8 @@ from knotwork.errors import DataError
 
 Task = Literal["regression", "classification"]
 
-# One indicator column for each: more would be a table of zeros.
-MAX_CATEGORIES = 100
+# Share of different texts from which on they name the rows.
+NAMES = 0.95
 # In fewer rows numbers in order are no sign of anything.
 FEWEST_ROWS = 10
 MAX_CLASSES = 10
@@ -58,7 +58,7 @@ def choose_columns(
         raise DataError(
             f"the target cannot be a feature, got {target!r} as both; name other columns in --exclude, --include"
         )
-    if target not in table.columns:
+    if target not in table.columns or table.kinds[target] == "date":
         what = "dates" if table.kinds[target] == "date" else TOO_MUCH_TEXT
         raise DataError(
             f"the target must hold numbers, booleans or classes, column {target!r} of {table.path} holds {what}; "
@@ -79,7 +79,7 @@ def choose_columns(
             reason = _useless(table, name)
             if reason:
                 left_out[name] = reason
-            elif _is_identifier(table.columns[name]):
+            elif table.kinds[name] != "date" and _is_identifier(table.columns[name]):
                 identifiers[name] = f"looks like an identifier: all values differ (--include {shown(name)} uses it)"
     features = tuple(n for n in names if n != target and n not in left_out)
     if set(features) - set(identifiers):
@@ -119,10 +119,10 @@ def shown(name: str) -> str:
 
 
 def _require_usable(table: Table, name: str, included: bool) -> None:
-    if table.kinds[name] == "date":
+    if table.kinds[name] == "date" and name not in table.columns:
         raise DataError(
-            f"columns must hold numbers, booleans or text, column {name!r} of {table.path} holds dates; turn it into "
-            f"numbers (days since a start, say) or leave it out with --exclude {shown(name)}"
+            f"dates must be written as 2024-12-31 or 2024-12-31 23:59 (ISO 8601), column {name!r} of {table.path} "
+            f"holds others, or durations; rewrite them or leave the column out with --exclude {shown(name)}"
         )
     if included and name not in table.columns:
         raise DataError(
@@ -140,15 +140,16 @@ def _useless(table: Table, name: str) -> str | None:
         known = values[~np.isnan(values)]
         if not known.size:
             return "has no values"
-        return f"is {known[0]:g} in every row" if (known == known[0]).all() else None
+        same = "the same date" if table.kinds[name] == "date" else f"{known[0]:g}"
+        return f"is {same} in every row" if (known == known[0]).all() else None
     if len(values.categories) == 0:
         return "has no values"
     if len(values.categories) == 1:
         return f"is {values.categories[0]!r} in every row"
     if len(values.categories) == table.rows:
         return f"looks like an identifier: all values differ {force}"
-    if len(values.categories) > MAX_CATEGORIES:
-        return f"text with {len(values.categories)} different values {force}"
+    if len(values.categories) > max(FEWEST_ROWS, NAMES * table.rows):
+        return f"looks like an identifier: {len(values.categories)} different values in {table.rows} rows {force}"
     return None
 
 

@@ -1,9 +1,9 @@
 """Tables from files: CSV and Parquet, in blocks, into columns of numbers and of text.
 
 Blocks keep the memory small: on top of the columns read so far there is one block, about 32 MB as numbers. Numbers and
-booleans become float64, text becomes categories (a code a row and every text once). A column is text if any of its
-values is; one that is mostly numbers is refused with the line of the first value that is none, for that is a mistake
-far more often than a category.
+booleans become float64, dates as ISO 8601 writes them become microseconds since 1970, text becomes categories (a code a
+row and every text once). A column is text if any of its values is; one that is mostly numbers is refused with the line
+of the first value that is none, for that is a mistake far more often than a category.
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.data.columns.instants import parsed_dates
 from knotwork.data.csv_errors import MISSING, find_junk, require_even_lines
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns, require_distinct
@@ -46,11 +47,13 @@ _LIKE_A_NUMBER = re.compile(r"[+-]?[$€£]?\s*\d[\d.,' ]*\s*[%$€£]?")
 class Table:
     """A table in memory.
 
-    columns : numbers and booleans as float64, missing ones as NaN, text as pandas categories; columns of dates and of
-        more than ``MAX_TEXTS`` texts or ``MAX_CHARACTERS`` in them are not kept
+    columns : numbers and booleans as float64, missing ones as NaN, dates as microseconds since 1970, text as pandas
+        categories; columns of more than ``MAX_TEXTS`` texts or ``MAX_CHARACTERS`` in them, of durations, and of dates
+        not written as ISO 8601 has it, are not kept
     kinds : of every column that was read, in order, then of those skipped
     rows : their number
     described : how it was read, in words
+    zones : the time zones of dates that have one
     """
 
     path: Path
@@ -58,6 +61,7 @@ class Table:
     kinds: Mapping[str, Kind]
     rows: int
     described: str
+    zones: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self, name: str) -> NDArray[np.bool_]:
         """Mark the rows in which a column has no value."""
@@ -68,16 +72,30 @@ class Table:
         """Return some columns of some rows; columns of numbers lie in one matrix, so that a fit needs no other copy."""
         import pandas as pd
 
-        numeric = [name for name in names if self.kinds[name] != "text"]
+        numeric = [name for name in names if self.kinds[name] not in ("text", "date")]
         matrix = np.empty((len(numeric), len(rows)))
         for row, name in zip(matrix, numeric, strict=True):
             np.take(self.columns[name], rows, out=row)
         if len(numeric) == len(names):
             return pd.DataFrame(matrix.T, columns=pd.Index(numeric, dtype="str"), copy=False)
         numbers = dict(zip(numeric, matrix, strict=True))
-        return pd.DataFrame(
-            {name: numbers[name] if name in numbers else self.columns[name].take(rows) for name in names}, copy=False
-        )
+
+        def column(name: str) -> Any:
+            if name in numbers:
+                return numbers[name]
+            values = self.columns[name].take(rows)
+            return _moments(values, self.zones.get(name)) if isinstance(values, np.ndarray) else values
+
+        return pd.DataFrame({name: column(name) for name in names}, copy=False)
+
+
+def _moments(values: NDArray[np.float64], zone: str | None) -> pd.Series[Any]:
+    """Return microseconds since 1970 as dates."""
+    import pandas as pd
+
+    whole = np.where(np.isnan(values), 0, values).astype(np.int64).astype("datetime64[us]")
+    dates = pd.Series(whole).mask(np.isnan(values))
+    return dates if zone is None else dates.dt.tz_localize("UTC").dt.tz_convert(zone)
 
 
 def read_file(
@@ -220,16 +238,24 @@ def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], colum
     wanted = _wanted(path, tuple(file.schema_arrow.names), as_text, skip, columns)
     pieces = {name: Pieces() for name in wanted}
     rows = 0
+    zones: dict[str, str] = {}
     dates = {n for n in wanted if pa.types.is_temporal(file.schema_arrow.field(n).type)}
     for name in wanted:
         _require_plain_type(path, name, file.schema_arrow.field(name).type)
     for batch in file.iter_batches(max(1000, BLOCK // max(1, len(wanted))), columns=list(wanted)):
         rows += batch.num_rows
         for name in wanted:
-            if name in dates:
-                pieces[name].kind, pieces[name].let_go = "date", True
-                continue
             values = batch.column(name)
+            if name in dates and name not in as_text:
+                pieces[name].kind = "date"
+                if not (pa.types.is_timestamp(values.type) or pa.types.is_date(values.type)):
+                    pieces[name].let_go = True
+                    continue
+                zone = getattr(values.type, "tz", None)
+                zones |= {} if zone is None else {name: zone}
+                whole = values.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
+                pieces[name].numbers.append(np.asarray(whole.to_pandas(), dtype=np.float64))
+                continue
             if wanted[name] == "text" or name in as_text:
                 values = values.cast(pa.string())
             elif pa.types.is_decimal(values.type):
@@ -244,7 +270,7 @@ def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], colum
 
     # Whoever wrote the types meant them: text that looks like numbers is text.
     _require_kinds(path, pieces, wanted, set(wanted), ".", junk)
-    return _table(path, pieces, rows, skip, "Parquet")
+    return _table(path, pieces, rows, skip, "Parquet", zones)
 
 
 def _require_plain_type(path: Path, name: str, kind: Any) -> None:
@@ -300,13 +326,25 @@ def _require_kinds(
             raise junk(name)
 
 
-def _table(path: Path, pieces: dict[str, Pieces], rows: int, skipped: Sequence[str], described: str) -> Table:
+def _table(
+    path: Path,
+    pieces: dict[str, Pieces],
+    rows: int,
+    skipped: Sequence[str],
+    described: str,
+    zones: Mapping[str, str] | None = None,
+) -> Table:
     if rows == 0:
         raise DataError(f"a table must have rows, {path} has column names only; check that it was written whole")
     kinds: dict[str, Kind] = {name: column.kind or "number" for name, column in pieces.items()}
     columns: dict[str, Values] = {}
-    for name in kinds:
+    known = dict(zones or {})
+    for name, kind in kinds.items():
         values = pieces.pop(name).joined()  # in turn, so that only one column is ever in memory twice
+        if kind == "date" and values is not None and not isinstance(values, np.ndarray):
+            dates = parsed_dates(values.categories.tolist())
+            values = None if dates is None else np.append(dates.values, np.nan)[values.codes]
+            known |= {name: dates.zone} if dates is not None and dates.zone is not None else {}
         if values is not None:
             columns[name] = values
-    return Table(path, columns, kinds | dict.fromkeys(skipped, "skipped"), rows, described)
+    return Table(path, columns, kinds | dict.fromkeys(skipped, "skipped"), rows, described, known)

@@ -15,7 +15,7 @@ Values: TypeAlias = "NDArray[np.float64] | pd.Categorical[Any]"
 Kind = Literal["number", "boolean", "text", "date", "skipped"]
 
 # Different texts of a column beyond which they are no categories; what was read of it is let go.
-MAX_TEXTS = 10_000
+MAX_TEXTS = 1_000_000
 # All of them together.
 MAX_CHARACTERS = 1 << 26
 
@@ -26,7 +26,7 @@ class Pieces:
 
     kind : None until a block has a value
     distinct : the different texts, as long as they are kept
-    let_go : there are too many of them, or they are dates: no use in keeping them
+    let_go : there are too many of them, or they are times or durations: no use in keeping them
     """
 
     kind: Kind | None = None
@@ -67,11 +67,11 @@ class Pieces:
         """Return the whole column, None if it was not kept."""
         from pandas.api.types import union_categoricals
 
-        if self.kind in (None, "number", "boolean"):
+        if self.let_go:
+            return None
+        if self.kind in (None, "number", "boolean") or not self.texts:
             return np.concatenate(self.numbers)
-        if self.kind == "text" and not self.let_go:
-            return union_categoricals(self.texts)
-        return None
+        return union_categoricals(self.texts)
 
 
 def _is_boolean(values: pd.Series[Any]) -> bool:
