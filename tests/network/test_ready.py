@@ -1,6 +1,7 @@
 """Networks that are ready to train: scales by sensitivity, and what they are for, a bare optimiser."""
 
 import copy
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ import knotwork as kw
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build, evaluate, read_chain
 from knotwork.network.compile.function import function_chain
-from knotwork.network.ready import NEW_SIZE, ready_chain, rescaled, training_scales
+from knotwork.network.ready import NEW_SIZE, carrying_pairs, ready_chain, rescaled, training_scales
 from tests.network.compile.test_convert import cases
 
 
@@ -182,3 +183,40 @@ def test_smooth_activations_survive_a_bare_optimiser_with_a_wide_tolerance_and_t
     assert max(history.validation_loss) <= 1.05 * history.validation_loss[0]
     assert bare_adam(near, X, y, epochs=1).max() > 1.5  # what docs/networks.md warns of
     assert bare_adam(wide, X, y).max() < worst
+
+
+@pytest.mark.parametrize(("activation", "worst"), [("softplus", 3.0), ("silu", 1.25), ("gelu", 1.25)])
+def test_units_that_carry_values_let_two_smooth_layers_survive_a_bare_optimiser(activation, worst):
+    X, y = table()
+    exact = kw.to_network(kw.MarsRegressor().fit(X[:1000], y[:1000]), activation=activation)
+    assert bare_adam(kw.reshape(exact, (64, 64), X=X[:1000], random_state=0), X, y).max() < worst
+
+
+@pytest.mark.parametrize("activation", [nn.Softplus, nn.SiLU, nn.GELU, nn.ELU])
+@pytest.mark.parametrize("widths", [(64,), (64, 64)])
+def test_smooth_starts_are_near_the_spline_and_survive_a_bare_optimiser(activation, widths):
+    if activation is nn.ELU and len(widths) > 1:
+        pytest.skip("ELU carries nothing")
+    X, y = table()
+    net = nn.Sequential(kw.Scaling.of(X[:1000]))
+    for inputs, width in itertools.pairwise((8, *widths)):
+        net.extend([nn.Linear(inputs, width), activation()])
+    net.extend([nn.Linear(widths[-1], 1), kw.Scaling.back_to(y[:1000])])
+    report = kw.init_(net, X[:1000], y[:1000], random_state=0)
+    assert 0 < report.mean_difference < 0.02 * y.std()
+    assert bare_adam(net, X, y).max() < 1.35
+
+
+@pytest.mark.parametrize("activation", ["softplus", "silu", "gelu"])
+def test_pairs_of_smooth_units_are_scaled_and_carry_the_same(activation):
+    f = kw.Spline((kw.Hinge(0, 1.0, 1), kw.Linear(1)), [2.0], [[300.0], [4.0]], ("x", "z"))
+    chain = function_chain(f, activation_rule(activation), tolerance=1.0)
+    assert carrying_pairs(chain, 0).tolist() == [[1, 2]]
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(200, 2)))
+    scales = training_scales(chain, rows, [carrying_pairs(chain, 0)])[0]
+    assert scales[0] == 1.0
+    assert scales[1] == scales[2]
+    assert np.frexp(scales[1])[0] == 0.5
+    ready = ready_chain(chain, rows)
+    np.testing.assert_allclose(evaluate(ready, rows.numpy()), evaluate(chain, rows.numpy()), rtol=0, atol=1e-8)
+    assert len(carrying_pairs(function_chain(f, activation_rule("elu")), 0)) == 0

@@ -225,7 +225,7 @@ def test_activations_that_cannot_carry_are_widened_but_not_deepened(activation, 
         assert wider.conversion.box is net.conversion.box
     name = type(net[1]).__name__
     for grow in (lambda: deepen(net, 1), lambda: reshape(net, (20, 20))):
-        with pytest.raises(NetworkError, match=rf"{name} cannot carry a value.*keep the depth, or convert with relu"):
+        with pytest.raises(NetworkError, match=rf"{name} cannot carry a value.*keep the depth, or use relu"):
             grow()
 
 
@@ -473,3 +473,15 @@ def test_random_units_read_several_features():
     net = to_network(Spline((Hinge(0, 1.0, 1),), [0.0], [[1.0]], tuple("abc")))
     for grown in (reshape(net, (25,), fill="random", X=X, random_state=0), reshape(net, (25,), random_state=0)):
         assert (np.count_nonzero(grown[0].weight.detach()[1:], axis=1) == 3).all()
+
+
+def test_rows_may_be_a_frame_with_text():
+    X, y = kw.datasets.load_abalone()
+    net = kw.to_network(kw.MarsRegressor().fit(X, y))
+    encoder = net.conversion.encoder
+    by_frame, by_array = (kw.reshape(net, (64, 16), X=rows, random_state=0) for rows in (X, encoder.encode(X)))
+    assert states_equal(by_frame.state_dict(), by_array.state_dict())
+    # Without a sex that the model knows: its encoder counts, not these rows.
+    some = X[X["Sex"] != "I"]
+    assert kw.reshape(net, (64, 16), X=some)[0].centre.shape == (10,)
+    assert kw.widen(kw.fold(net), 64, X=some)(torch.from_numpy(encoder.encode(X)).float()).shape == (len(X), 1)

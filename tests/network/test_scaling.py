@@ -67,7 +67,9 @@ def test_its_numbers_stay_in_double_precision_whatever_the_network_becomes(conve
     assert all(torch.equal(a, b) for a, b in zip(before, buffers(net), strict=True))
     kept = next(net.parameters()).dtype
     assert dtype in (None, kept)
-    assert net(torch.full((3, 1), 1e8 + 0.5, dtype=torch.float64)).dtype == kept
+    # Responses are given in single precision at least.
+    out = torch.promote_types(kept, torch.float32)
+    assert net(torch.full((3, 1), 1e8 + 0.5, dtype=torch.float64)).dtype == out
 
 
 def test_there_is_nothing_to_train():
@@ -297,3 +299,21 @@ def test_torch_can_script_it():
 def test_rows_that_cannot_be_measured_are_refused(X, message):
     with pytest.raises(NetworkError, match=message):
         kw.Scaling.of(X)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_networks_of_half_precision_give_prices_in_single_precision(dtype, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(400, 3))
+    y = 2e5 * (np.abs(X[:, 0]) + X[:, 1]) + 1e6  # beyond float16, as is its std
+    model = kw.MarsRegressor().fit(X, y)
+    own = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+    nets = [kw.to_network(model).to(dtype), kw.with_spline(own, model).to(dtype)]
+    if dtype is torch.float16:
+        kw.save(nets[0], tmp_path / "half")
+        nets.append(kw.load(tmp_path / "half"))
+    for net in nets:
+        for rows in (torch.from_numpy(X), torch.from_numpy(X).to(dtype)):  # raw rows of either kind
+            out = net(rows)
+            assert out.dtype == torch.float32
+            assert np.abs(out.detach().numpy()[:, 0] - model.predict(X)).max() < 0.1 * y.std()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 from scipy.interpolate import CubicSpline, LinearNDInterpolator
-from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.ensemble import BaggingRegressor, HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, PoissonRegressor, Ridge
 from sklearn.neighbors import KNeighborsRegressor
@@ -183,3 +183,12 @@ def test_large_triangulations_are_refused():
     rng = np.random.default_rng(0)
     with pytest.raises(DataError, match=r"up to 200 simplices, got \d+; use fewer points"):
         kw.as_pwl(LinearNDInterpolator(rng.normal(size=(300, 2)), rng.normal(size=300)))
+
+
+def test_an_average_of_continuous_models_is_not_said_to_jump():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    bag = BaggingRegressor(kw.MarsRegressor(), n_estimators=2, random_state=0).fit(X, np.abs(X[:, 0]))
+    with pytest.raises(DataError, match=r"of a BaggingRegressor is not converted, its members are: kw.to_network"):
+        kw.as_pwl(bag)
+    assert len(kw.to_network(bag.estimators_[0])) == 5

@@ -27,7 +27,7 @@ from knotwork.estimators.base import MISSING, Estimator
 from knotwork.estimators.inputs import read_table
 from knotwork.estimators.validation import ValidationSplit, choose_split
 from knotwork.network.activations import NAMES, activation_rule
-from knotwork.network.chain import Chain, build, enough_for, evaluate, read_chain
+from knotwork.network.chain import Chain, Conversion, build, enough_for, evaluate, read_chain
 from knotwork.network.devices import read_device
 from knotwork.network.limits import read_widths, require_room
 from knotwork.network.reshape import FILLS
@@ -235,7 +235,9 @@ class SplineNetBase(Estimator):
                 report=report,
                 checkpoint=checkpoint,
             )
-        trained, start = read_chain(net).with_scaling(coordinates), start.with_scaling(coordinates)
+        # A trained network is what it is, whatever it was converted from.
+        trained = replace(read_chain(net).with_scaling(coordinates), conversion=Conversion())
+        start = start.with_scaling(coordinates)
         self.network_ = build(trained, enough_for(trained, torch.float32), device)
         self.start_network_ = build(start, enough_for(start, torch.float32))
         self.coordinates_ = coordinates

@@ -187,7 +187,7 @@ def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device |
         ends = (None, None) if c.limits is None else (c.limits.lower, c.limits.upper)
         modules.insert(0, Scaling(c.x_centre, c.x_scale, *ends).to(device, dtype))
         if (c.y_scale != 1).any() or c.y_centre.any():
-            modules.append(Scaling(back.y_centre, back.y_scale).to(device, dtype))
+            modules.append(Scaling(back.y_centre, back.y_scale).turned_back().to(device, dtype))
     net = nn.Sequential(*modules)
     net.conversion = chain.conversion  # type: ignore[assignment]
     return net

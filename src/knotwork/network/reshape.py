@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from knotwork.arrays import Floats, read_numbers
 from knotwork.data.split import row_numbers
+from knotwork.data.table import as_frame, learn_encoder
 from knotwork.errors import NetworkError
 from knotwork.network import ready
 from knotwork.network.activations import Kind, require_one_slope
@@ -101,8 +102,8 @@ def reshape(
     fill : what new units compute before they are trained: "hinge" (in the first layer, hinges of single features at
         quantiles of ``X``), "random", or "zero" (the published way: units that never train). None is "hinge" if ``X``
         is given, else "random"
-    X : (N, d) rows like those the network will see; places new units where the data are. Without it they are placed
-        where the first layer bends, which is a guess
+    X : (N, d) rows like those the network will see, or a data frame of the model's columns; places new units where the
+        data are. Without it they are placed where the first layer bends, which is a guess
     random_state : seed of the fill
 
     Examples
@@ -167,7 +168,10 @@ def reshape_chain(
 
 def _rows(chain: Chain, X: ArrayLike) -> tuple[Tensor, Tensor]:
     """Return a few rows, to place units by, and more of them, to scale units by; as the first layer sees them."""
-    matrix = read_numbers(X, "X", NetworkError)
+    if as_frame(X) is None:
+        matrix = read_numbers(X, "X", NetworkError)
+    else:
+        matrix = (chain.conversion.encoder or learn_encoder(X)).encode(X)
     if matrix.ndim != 2 or matrix.shape[1] != chain.inputs or len(matrix) == 0:
         raise NetworkError(f"X must have shape (N, {chain.inputs}), got {matrix.shape}")
     if not np.isfinite(matrix).all():
@@ -216,7 +220,7 @@ def _lengthen(chain: Chain, layers: int, by_units: bool) -> Chain:
     if rule.kind is Kind.BOXED or rule.line_error > MIN_CARRIED:
         raise NetworkError(
             f"{type(rule.module).__name__} cannot carry a value of unknown size through another layer exactly; "
-            f"keep the depth, or convert with relu, leaky_relu, prelu, softplus, silu or gelu"
+            f"keep the depth, or use relu, leaky_relu, prelu, softplus, silu or gelu"
         )
     out = chain.output
     hidden = [*chain.hidden, Layer(torch.cat([out.weight, -out.weight]), torch.cat([out.bias, -out.bias]))]

@@ -28,7 +28,8 @@ class Scaling(nn.Module):
     Nothing here is trained.
 
     The numbers stay float64 whatever the network is converted to, and the centre is taken off in float64: a column that
-    lies 1e8 stds from zero loses nothing. What comes out has the dtype of the network.
+    lies 1e8 stds from zero loses nothing. What comes out has the dtype of the network; behind a network of half
+    precision (``back``) it is float32, because prices of 2e5 are beyond float16.
 
     Parameters
     ----------
@@ -56,11 +57,13 @@ class Scaling(nn.Module):
     lower: Tensor | None
     upper: Tensor | None
     _like: Tensor
+    back: bool = False
 
     def __init__(
         self, centre: ArrayLike, scale: ArrayLike, lower: ArrayLike | None = None, upper: ArrayLike | None = None
     ) -> None:
         super().__init__()
+        self.back = False  # whether it turns standardised responses back; build and back_to say so
         numbers = [
             torch.from_numpy(np.array(read_numbers(values, name)))
             for name, values in (("centre", centre), ("scale", scale))
@@ -98,7 +101,12 @@ class Scaling(nn.Module):
         """Return the layer from standardised responses back to ones like these, (N,) or (N, p)."""
         values = _matrix(y, "y")
         c = Coordinates.of(np.zeros((len(values), 1)), values).inverse
-        return cls(c.y_centre, c.y_scale)
+        return cls(c.y_centre, c.y_scale).turned_back()
+
+    def turned_back(self) -> Self:
+        """Say that this layer stands behind a network, and return it."""
+        self.back = True
+        return self
 
     @property
     def dtype(self) -> torch.dtype:
@@ -124,7 +132,10 @@ class Scaling(nn.Module):
         lower, upper = self.lower, self.upper
         if lower is not None and upper is not None:
             rows = torch.minimum(torch.maximum(rows, lower), upper)
-        return ((rows - self.centre) / self.scale).to(self._like.dtype)
+        dtype = self._like.dtype
+        if self.back and (dtype == torch.float16 or dtype == torch.bfloat16):
+            dtype = torch.float32
+        return ((rows - self.centre) / self.scale).to(dtype)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
         before = {name: getattr(self, name) for name in ("centre", "scale", "lower", "upper")}

@@ -74,10 +74,20 @@ def _is(model: Any, kind: type) -> bool:
     return isinstance(model, kind)
 
 
+# In the names of models that are not continuous.
+JUMPING = ("Tree", "Forest", "Boosting", "Bagging", "AdaBoost", "Neighbors")
+
+
 def _refuse(model: Any) -> None:
     """Refuse a model that is known not to be piecewise linear; name the nearest one that is."""
     kind = type(model).__name__
-    if any(word in kind for word in ("Tree", "Forest", "Boosting", "Bagging", "AdaBoost", "Neighbors")):
+    members = getattr(model, "estimators_", None)
+    if "Bagging" in kind and members and not any(word in type(members[0]).__name__ for word in JUMPING):
+        raise DataError(
+            f"the average of a {kind} is not converted, its members are: kw.to_network(member) for each member of "
+            f"estimators_, or fit one model to what the {kind} predicts"
+        )
+    if any(word in kind for word in JUMPING):
         raise DataError(
             f"a {kind} jumps: it is not continuous, and no network of ReLU layers computes it exactly; "
             f"fit kw.MarsRegressor or kw.DCMaxAffineRegressor to the data, or to what the {kind} predicts"

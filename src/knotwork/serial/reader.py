@@ -172,12 +172,16 @@ class Reader:
     def _sequential(self, children: list[Any], training: bool, conversion: Any) -> nn.Sequential:
         from torch import nn
 
+        from knotwork.network.scaling import Scaling
+
         net = nn.Sequential()
         for name, child in children:
             layer = self.value(child)
             if not isinstance(layer, nn.Module):
                 raise not_as_written(f"{type(layer).__name__} among the layers of a network")
             net.add_module(name, layer)
+        if len(net) > 1 and isinstance(net[-1], Scaling):
+            net[-1].turned_back()
         net.training = training
         if conversion is not None:
             net.conversion = self.value(conversion)

@@ -270,7 +270,7 @@ REFUSED = {
     "layer norm where the spline must bend": (
         lambda: BentInside(4, 1, nn.LayerNorm), "got LayerNorm at 'blocks.0.norm'; kw.with_spline"),
     "a branch that ends with ReLU": (EndsWithActivation, "must end with a Linear or a BatchNorm1d.* got relu; kw.with"),
-    "a concatenation": (Concatenated, "take turns|off by"),
+    "a concatenation": (Concatenated, r"got cat\(\) of several in its forward; kw.with_spline"),
     "lazy layers": (lambda: nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 1)), "'0.weight' without data"),
     "no bias and no norm": (
         lambda: nn.Sequential(nn.Linear(4, 8, bias=False), nn.ReLU(), nn.Linear(8, 1)), "'0' must have a bias"),

@@ -174,7 +174,11 @@ def test_a_start_is_the_spline_in_standardised_coordinates(search, rows, widths,
     chain = spline_start(spline, c, X, widths, activation_rule(activation), fill, np.random.default_rng(0))
     assert chain.widths == widths
     error = np.abs(evaluate(chain, c.features(X)) - c.responses(spline(X)))
-    assert error.max() <= chain.conversion.bound + 1e-11
+    if activation in ("silu", "softplus"):  # near the spline, in stds of the response; no bound is known
+        assert 0 < np.sqrt(np.square(error).mean()) < 0.2  # of 40 terms that nearly cancel
+        assert chain.conversion.bound == np.inf
+    else:
+        assert error.max() <= 1e-11
     layers = [m for m in build(chain) if isinstance(m, nn.Linear)]
     if fill != "zero" and activation == "relu":
         assert all(layer.weight.any(dim=1).all() for layer in layers)

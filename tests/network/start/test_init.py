@@ -470,7 +470,7 @@ def test_a_module_that_fails_to_run_is_left_alone():
     X, y = data()
     net = Functional(4, 20, 1, last=lambda out: out @ torch.ones(7))
     before = copy.deepcopy(net.state_dict())
-    with pytest.raises(RuntimeError):
+    with pytest.raises(NetworkError, match="it failed with RuntimeError"):
         init_(net, X, y)
     assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
     assert net.training
@@ -572,3 +572,63 @@ def test_layers_too_narrow_for_two_units_an_output_hold_a_spline_everywhere_alik
     estimator = kw.SplineNetClassifier(hidden=widths, epochs=0, random_state=0).fit(X, y)
     shares = [(net(rows).argmax(dim=1) == labels).float().mean() for net in (module, model, estimator.network_)]
     assert min(shares) > 0.8
+
+
+class Joined(nn.Module):
+    """Hands the rows on beside what the first layer makes of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third = nn.Linear(4, 8), nn.Linear(12, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.third(torch.relu(self.second(torch.cat([x, torch.relu(self.first(x))], dim=1))))
+
+
+def test_a_forward_that_joins_ways_is_refused_by_what_joins_them():
+    refuse(Joined(), *data(), r"one way through the module.* got cat\(\) of several in its forward; kw.with_spline")
+
+
+class Wrong(nn.Module):
+    """Adds a thousandth of the first output's size to the second, which is that small."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = chain(4, 40, 2)
+
+    def forward(self, x):
+        if bool(x.isnan().any()):  # torch.fx cannot read this
+            return x
+        return self.inner(x) + torch.tensor([0.0, 5.0])
+
+
+def test_each_output_is_checked_by_its_own_size():
+    X, y = data()
+    y = np.column_stack([y[:, 0] + 1e4, y[:, 0]])
+    net = Wrong().double()
+    with pytest.raises(NetworkError, match="change nothing else, got values off by 5"):
+        init_(net, X, y, random_state=0)
+
+
+class TwoInputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = chain(4, 40, 1)
+
+    def forward(self, x, mask):
+        return self.inner(x) * mask
+
+
+def test_a_forward_that_fails_on_rows_is_refused():
+    refuse(TwoInputs(), *data(), r"must take rows of shape \(300, 4\) in one tensor; it failed with TypeError: .*mask")
+
+
+def test_dropout_asks_for_a_larger_ridge():
+    X, y = data()
+    nets = [nn.Sequential(*chain(4, 40), nn.ReLU(), nn.Dropout(p), nn.Linear(40, 1)) for p in (0.0, 0.1, 0.1)]
+    splines = [
+        init_(net, X, y, ridge=ridge, random_state=0).spline
+        for net, ridge in zip(nets, (1e-2, None, 1e-3), strict=True)
+    ]
+    np.testing.assert_array_equal(splines[0].coef, splines[1].coef)
+    assert not np.array_equal(splines[1].coef, splines[2].coef)

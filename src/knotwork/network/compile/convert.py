@@ -63,7 +63,8 @@ def to_network(
         scaled by its knots, which is a guess: convert the estimator to train on from there
     dtype : of the parameters; the default of torch if None, or float64 where responses further than 1e4 stds from zero,
         or beyond 1e±30, would not survive single precision
-    tolerance : maximum error of any output; None is 1e-3 of the size of the function's parts
+    tolerance : maximum error of any output; None is 1e-3 of the size of the function's parts. A single hidden layer of
+        smooth units so exact is for use: an optimiser loses it, and not one reshaped to two layers (docs/networks.md)
     box : (minimum, maximum), each a number or one per feature
 
     Returns

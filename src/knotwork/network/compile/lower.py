@@ -60,8 +60,19 @@ class Ideal:
         return tuple(len(layer.bias) for layer in self.hidden)
 
 
-def lower(ideal: Ideal, rule: Activation, *, tolerance: float | None = None, sides: Floats | None = None) -> Chain:
-    """Write ideal units as units of an activation; ``sides`` (2, d) is the box of those that saturate."""
+def lower(
+    ideal: Ideal,
+    rule: Activation,
+    *,
+    tolerance: float | None = None,
+    sides: Floats | None = None,
+    total_scale: float | None = None,
+) -> Chain:
+    """Write ideal units as units of an activation.
+
+    ``sides`` (2, d) is the box of those that saturate. Smooth units have a scale by the tolerance, or, where a
+    ``total_scale`` is given, such that those of a layer add up to it; then nothing bounds the error.
+    """
     weights = [layer.weight for layer in ideal.hidden] + [ideal.weight]
     biases = [layer.bias for layer in ideal.hidden] + [ideal.bias]
     total = sum(weight.shape[0] * weight.shape[1] for weight in weights)
@@ -73,6 +84,9 @@ def lower(ideal: Ideal, rule: Activation, *, tolerance: float | None = None, sid
     bound, box = 0.0, None
     if rule.kind is Kind.EXACT:
         scales = balancing_scales(weights)
+    elif rule.kind is Kind.SMOOTH and total_scale is not None:
+        scales = [layer.gain * (total_scale / layer.gain.sum()) for layer in ideal.hidden]
+        bound = np.inf
     elif rule.kind is Kind.SMOOTH:
         tolerance = DEFAULT_TOLERANCE * ideal.size if tolerance is None else tolerance
         if not 0 < tolerance < np.inf:

@@ -19,7 +19,7 @@ from knotwork.data.table import TableEncoder, as_frame
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.reshape import FILLS
-from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start, units_of
+from knotwork.network.start.choose import RIDGES, THRESHOLD, StartOptions, StartTask, choose_start, units_of
 from knotwork.network.start.initial import spline_start
 from knotwork.network.start.normalised import standardise_
 from knotwork.network.start.place import place_, unchanged_on_failure
@@ -42,7 +42,7 @@ MEASURED_ROWS = 16384
 class InitReport:
     """What ``init_`` did.
 
-    spline : what the module computes now, up to rounding (or the bound of a smooth activation)
+    spline : what the module computes now, up to rounding; with Softplus, SiLU, GELU and ELU, what it is near
     units : hidden units that the function needs, of each layer; the others are live and add nothing yet, or, in a
         module with Dropout, copies that share the work
     max_difference, mean_difference : |module − spline| on some of the rows
@@ -101,7 +101,7 @@ def init_(
     task : "regression", "classification" (the outputs become logits; one output distinguishes two classes) or "auto":
         classes if y is text or boolean, or whole numbers that name several outputs or are all 0 and 1
     fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; a ridge of
-        None is 1e-3 for numbers and 1 for classes
+        None is 1e-3 for numbers (1e-2 if the module has Dropout) and 1 for classes
     max_degree : maximum number of features in a term; each degree takes a hidden layer
 
     Returns
@@ -143,6 +143,10 @@ def init_(
         weighted=sample_weight is not None,
     )  # fmt: skip
     c = start_task.coordinates
+    drops = drops_units(module, route.graph)
+    if ridge is None and drops and target.classes is None:
+        # Dropout is a ridge on the units behind it: large terms that cancel would not survive it.
+        ridge = RIDGES[-1]
     with unchanged_on_failure(module):
         seen = _seen(route, rows)
         shown = _shown(module, X if encoder is None else rows, rounded=route.x_scaling is None)
@@ -153,7 +157,7 @@ def init_(
         )
         rng = np.random.default_rng(random_state)
         units = carried_units(spline, start_task)
-        copies = copies_of(units, route.widths) if drops_units(module, route.graph) else (1,) * len(units)
+        copies = copies_of(units, route.widths) if drops else (1,) * len(units)
         widths = [w - (times - 1) * n for w, n, times in zip(route.widths, units, copies, strict=True)]
         inner = spread(spline_start(spline, c, rows, widths, route.rule, fill, rng), units, copies)
         chain = inner.with_scaling(c).in_coordinates(seen)
@@ -187,9 +191,10 @@ def start_task_of(
     return StartTask(sample, None, weighted, names, widths, rule, coordinates, loss)
 
 
-def size_of(c: Coordinates) -> float:
-    """Size of the outputs."""
-    return float((c.y_scale + np.abs(c.y_centre)).max())
+def size_of(c: Coordinates) -> Floats:
+    """Size of each output: (outputs,)."""
+    size: Floats = c.y_scale + np.abs(c.y_centre)
+    return size
 
 
 def require_options(

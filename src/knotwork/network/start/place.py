@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 from knotwork.arrays import Floats
-from knotwork.errors import NetworkError
+from knotwork.errors import NetworkError, one_line
 from knotwork.network.chain import Chain, Layer, build, flags_kept, write_layer_
 from knotwork.network.start.find import BESIDE, is_settable
 from knotwork.network.start.normalised import measure_, pass_on_, silence_
@@ -37,14 +37,14 @@ def place_(
     chain: Chain,
     shown: Tensor,
     expected: Floats,
-    size: float,
+    size: Floats,
     route: Route | None = None,
     measured: Tensor | None = None,
 ) -> Floats:
     """Set the weights and run the module on rows to see that it computes what is expected; else nothing has changed.
 
     ``chain`` is the same function as layers of its own. ``measured`` are the rows for the statistics of the route's
-    BatchNorms. Returns |module − expected|: (rows, outputs). ``size`` is that of the outputs.
+    BatchNorms. Returns |module − expected|: (rows, outputs). ``size`` (outputs,) is theirs.
     """
     expected = expected.reshape(len(shown), -1)
     dtype = layers[0][0].weight.dtype
@@ -55,10 +55,11 @@ def place_(
             _prepare_(module, layers, route, shown if measured is None else measured)
         difference: Floats = np.abs(_run(module, shown, expected.shape) - expected)
         precision = 1e-9 if dtype == torch.float64 else 1e-3
-        # What the dtype does to the spline on inputs of this scale is not the module's fault.
+        # What the dtype does to the spline on inputs of this scale, or a smooth activation, is not the module's fault.
         same = build(chain, dtype, shown.device)
         rounding = np.abs(_run(same, shown.flatten(1), expected.shape) - expected)
-        if not difference.max() <= precision * size + chain.conversion.bound + 2 * rounding.max():
+        # Each output by its own size: a small one may be wrong altogether beside a large one.
+        if not (difference.max(axis=0) <= precision * size + 2 * rounding.max(axis=0)).all():
             activation = type(chain.modules[0]).__name__ if chain.modules else "nothing"
             raise NetworkError(
                 f"the module must run its Linear layers one after the other with {activation} in between and change "
@@ -115,9 +116,15 @@ def _turn_(linear: nn.Linear, rows: Tensor) -> None:
 def _run(module: nn.Module, rows: Tensor, shape: tuple[int, ...]) -> Floats:
     """Run a module as it will be used: (N, …) → (N, p)."""
     with flags_kept(module), torch.no_grad():
-        out = module.eval()(rows)
+        try:
+            out = module.eval()(rows)
+        except Exception as error:  # forward is anybody's code
+            raise NetworkError(
+                f"the module must take rows of shape {tuple(rows.shape)} in one tensor; it failed with "
+                f"{type(error).__name__}: {one_line(error)}"
+            ) from error
     if not isinstance(out, Tensor) or out.numel() != np.prod(shape):
         got = f"shape {tuple(out.shape)}" if isinstance(out, Tensor) else type(out).__name__
-        raise NetworkError(f"the module must return a tensor of shape {shape} for these rows, got {got}")
+        raise NetworkError(f"the module must return a tensor of shape {shape} for these rows, got {got}; {BESIDE}")
     values: Floats = out.to("cpu", torch.float64).numpy().reshape(shape)
     return values

@@ -162,6 +162,11 @@ def _summed(steps: list[Step]) -> str:
 
 def _require_passable(steps: Iterable[Step]) -> None:
     for step in steps:
+        if step.kind is Kind.JOIN:
+            raise NetworkError(
+                f"the rows must take one way through the module, apart from residual sums, got {step.name}() of "
+                f"several in its forward; {BESIDE}"
+            )
         if step.kind is Kind.OTHER and step.called and step.module is not None:
             require_rows_kept(step.name, step.module)
             raise NetworkError(

@@ -29,6 +29,7 @@ class Kind(Enum):
     ACTIVATION = "activation"
     SCALING = "scaling"
     SUM = "sum"
+    JOIN = "join"
     OTHER = "other"
 
 
@@ -137,7 +138,7 @@ def _way(node: fx.Node, module: nn.Module, ways: dict[fx.Node, tuple[Step, ...] 
         if summed is not None:
             return summed
     if len(arms) > 1:
-        return (*_common(arms), Step(Kind.OTHER, name, called=False))
+        return (*_common(arms), Step(Kind.JOIN, name, called=False))
     if node.op == "call_module":
         layer = module.get_submodule(str(node.target))
         return arms[0] if _does_nothing(layer) else (*arms[0], Step(_kind(layer), str(node.target), layer))
@@ -154,7 +155,7 @@ def _sum(first: tuple[Step, ...], second: tuple[Step, ...], name: str) -> tuple[
     """Return the way through a residual sum: along the arm without activations, the other one beside it."""
     shared = len(_common([first, second]))
     arms = sorted((first[shared:], second[shared:]), key=len)
-    bends = [any(step.kind in (Kind.ACTIVATION, Kind.OTHER, Kind.SUM) for step in arm) for arm in arms]
+    bends = [any(step.kind in (Kind.ACTIVATION, Kind.OTHER, Kind.SUM, Kind.JOIN) for step in arm) for arm in arms]
     if arms[0] and bends[0] == bends[1]:  # either could be the skip
         return None
     skip, branch = (arms[0], arms[1]) if not arms[0] or not bends[0] else (arms[1], arms[0])

@@ -9,7 +9,7 @@ import copy
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -146,6 +146,13 @@ class WithSpline(nn.Module):
         self.spline, self.scaling, self.module, self.reduce = spline, scaling, module, reduce
         self.gate = nn.Parameter(torch.zeros_like(unit))
         self.register_buffer("unit", unit)
+
+    def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
+        unit = self.unit
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.unit.dtype in (torch.float16, torch.bfloat16):  # which stds of prices are beyond
+            self.unit = unit.to(self.unit.device)
+        return self
 
     def forward(self, x: Tensor) -> Tensor:
         """Add the two parts."""
