@@ -20,8 +20,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.arrays import Floats, read_numbers
+from knotwork.data.learn import learn_encoder
 from knotwork.data.split import row_numbers
-from knotwork.data.table import as_frame, learn_encoder
+from knotwork.data.table import as_frame
 from knotwork.errors import NetworkError
 from knotwork.network import ready
 from knotwork.network.activations import Kind, require_one_slope
