@@ -91,3 +91,10 @@ def test_short(name: str, tmp_path: Path) -> None:
     outcome = module.attack(0, count, 0, tmp_path, lambda _: None)
     assert outcome.tried == count
     assert not outcome.bad, "\n".join(outcome.bad)
+
+
+def test_without_atheris_nothing_is_tried_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    assert find_attacks()["fuzz_readers"].attack(0, 10, 0, tmp_path, print) == Outcome(
+        0, {"atheris is not installed": 1}
+    )

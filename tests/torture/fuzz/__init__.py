@@ -1,0 +1,1 @@
+"""Targets of atheris, which need not be installed: nothing imports them."""
