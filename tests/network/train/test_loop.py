@@ -98,7 +98,20 @@ def test_the_global_generator_is_left_alone(data):
     net = start(X, y)
     kw.train(net, X, y, epochs=2, dropout=0.5, random_state=0)
     kw.SplineNetRegressor(hidden=(8,), epochs=1, start="random").fit(X, y)
+    kw.train(Noisy(X.shape[1]), X, y, epochs=1, random_state=0)
     assert torch.equal(torch.rand(3), expected)
+
+
+class Noisy(torch.nn.Module):
+    """A network that draws from the global generator by itself."""
+
+    def __init__(self, inputs):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            self.inner = torch.nn.Linear(inputs, 1)
+
+    def forward(self, x):
+        return self.inner(x + 0.1 * torch.randn_like(x))
 
 
 def test_what_lies_between_the_scalings_is_trained_and_they_stay(data):
