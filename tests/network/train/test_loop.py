@@ -103,7 +103,7 @@ def test_the_global_generator_is_left_alone(data):
 
 
 class Noisy(torch.nn.Module):
-    """A network that draws from the global generator by itself."""
+    """A network that draws from the global generator by itself while it is trained."""
 
     def __init__(self, inputs):
         super().__init__()
@@ -111,7 +111,7 @@ class Noisy(torch.nn.Module):
             self.inner = torch.nn.Linear(inputs, 1)
 
     def forward(self, x):
-        return self.inner(x + 0.1 * torch.randn_like(x))
+        return self.inner(x + 0.1 * torch.randn_like(x) if self.training else x)
 
 
 def test_what_lies_between_the_scalings_is_trained_and_they_stay(data):
