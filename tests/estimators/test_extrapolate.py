@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import knotwork as kw
-from knotwork.errors import DataError
+from knotwork.errors import CategoryWarning, DataError
 
 ROWS = 400
 rng = np.random.default_rng(0)
@@ -177,6 +177,24 @@ def test_a_table_with_text():
     assert not model.outside(table).any()
     assert model.outside(table.assign(x=99.0)).all()
     assert model.predict(table[table["place"] == "rare"]).mean() > y.mean() + 3
+
+
+def test_text_of_many_levels_is_never_outside():
+    numbers = rng.integers(0, 120, ROWS)
+    table = pd.DataFrame({"level": [f"level {k}" for k in numbers], "x": X[:, 0]})
+    model = kw.MarsRegressor().fit(table, y + 5 * rng.normal(size=120)[numbers])
+    assert model.encoder_.feature_names[0] == "level: mean"  # a number learned from the response
+    assert not model.outside(table).any()
+    with pytest.warns(CategoryWarning):
+        assert not model.outside(table.assign(level="new")).any()
+
+
+def test_gaps_are_not_outside():
+    gaps = X.copy()
+    gaps[::7, 0] = np.nan
+    model = kw.MarsRegressor().fit(gaps, y)
+    assert not model.outside(gaps).any()
+    assert model.outside(gaps * 1e3).sum() > 300
 
 
 def test_earth_goes_on():

@@ -126,7 +126,7 @@ def test_tables_of_counts_are_exact_between_values():
     rng = np.random.default_rng(0)
     columns = rng.integers(0, 9, (3, 400)).astype(float)
     weights = rng.integers(1, 4, 400).astype(float)
-    grid = choose_candidates(columns, weights, Spans(1, 1), None, Workers(1))
+    grid, _ = choose_candidates(columns, weights, Spans(1, 1), None, Workers(1))
     tables = TableRows(CpuRows(columns, columns[:1], weights, grid, Workers(1)), 21, counts=True, always=True)
     C = candidate_columns(columns, grid)
     hinges = np.setdiff1d(np.arange(len(C)), grid.linear)

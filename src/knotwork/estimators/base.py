@@ -14,6 +14,8 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import InvalidParameterError, StrOptions
 
 from knotwork.compute.blas import one_blas_thread
+from knotwork.data.columns.kinds import Categories
+from knotwork.data.limits import Limits
 from knotwork.errors import DataError, ParameterError, one_line
 from knotwork.estimators.inputs import read_table
 from knotwork.parameters import LARGEST
@@ -74,8 +76,10 @@ class Estimator(BaseEstimator):
                 f"rows are compared with the training range, which this {type(self).__name__} does not know: it was "
                 f"saved by an earlier version; fit it again"
             )
-        found: NDArray[np.bool_] = limits.outside(matrix)
-        return found
+        encoder = self.encoder_
+        labels = [isinstance(encoder.columns[k], Categories) for k in encoder.source]
+        numbers = Limits(np.where(labels, -np.inf, limits.lower), np.where(labels, np.inf, limits.upper))
+        return numbers.outside(matrix)
 
     @classmethod
     @functools.cache
