@@ -3,12 +3,16 @@
     python -m pip install --constraint constraints.txt --requirement benchmarks/requirements-messy.txt
     python benchmarks/messy.py --out messy.jsonl                 # 10 tables, 4 kinds of gaps, 5 splits, 8 contenders
     python benchmarks/messy.py --tables ames credit --splits 1 --contenders hgb mars
+    python benchmarks/messy.py --onnx --contenders mars net --splits 1       # and onnxruntime on the raw test rows
 
 ``messy_data.py`` names the tables, which were chosen before the first run, and makes the gaps; ``messy_models.py`` has
 the contenders. A split is a random sample of at most 2000 training rows (at most 70 % of the table) and 2000 test rows.
 The error is the test RMSE over the std of all responses, or the test log-loss; the gaps that a table has by nature are
 in every run. Runs go over all tables first, then over gaps, then over splits, so that a part of them is
 a small version of the whole; the command goes on where it was stopped, and repeats runs that failed.
+
+``--onnx`` also exports our models that are straight on the table, runs the file on the raw test rows and shows the
+largest difference from ``predict``, over the std of all responses, or from ``predict_proba``.
 
 Two figures count. "Straight / pipeline" is our error on the raw table over that of the better of our two pipelines
 (by the mean over the splits), the median over tables and gaps. "With gaps / without" is the error with added gaps over
@@ -21,6 +25,7 @@ import argparse
 import json
 import os
 import statistics
+import tempfile
 import time
 import warnings
 from collections.abc import Iterator
@@ -38,6 +43,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
+import knotwork as kw
 import messy_data
 from messy_models import CONTENDERS, OURS, PIPELINES, contender
 
@@ -71,7 +77,23 @@ def samples(table: str, gaps: str, split: int) -> tuple[pd.DataFrame, pd.Series,
     return X.iloc[: len(train)], y.iloc[train], X.iloc[len(train) :], y.iloc[test], std
 
 
-def run(table: str, gaps: str, split: int, name: str) -> dict[str, Any]:
+def onnx_difference(model: Any, X: pd.DataFrame, task: str, std: float) -> float:
+    """Return the largest difference between our prediction of raw rows and onnxruntime's."""
+    import onnxruntime
+
+    from knotwork.export import onnx_feed
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.onnx"
+        kw.export_onnx(model, path)
+        session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        output = "prediction" if task == "regression" else "probabilities"
+        (found,) = session.run([output], onnx_feed(session, X))
+    ours = model.predict(X)[:, None] if task == "regression" else model.predict_proba(X)
+    return float(np.abs(found - ours).max()) / std
+
+
+def run(table: str, gaps: str, split: int, name: str, onnx: bool = False) -> dict[str, Any]:
     torch.set_num_threads(1)
     task = messy_data.TABLES[table].task
     X, y, X_test, y_test, std = samples(table, gaps, split)
@@ -86,6 +108,8 @@ def run(table: str, gaps: str, split: int, name: str) -> dict[str, Any]:
                 result["error"] = float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))) / std
             else:
                 result["error"] = log_loss(model, X_test, y_test)
+            if onnx and name in OURS:
+                result["onnx"] = onnx_difference(model, X_test, task, std)
         except Exception as failure:  # tables that break a program are what this is about: say it and go on
             result["failed"] = f"{type(failure).__name__}: {failure}"[:500]
     result["warnings"] = sorted({str(w.message)[:300] for w in said})
@@ -110,6 +134,7 @@ class Errors:
     def __init__(self, results: list[dict[str, Any]]) -> None:
         self.runs = {key(r): r["error"] for r in results if "error" in r}
         self.seconds = {key(r): r["seconds"] for r in results if "error" in r}
+        self.onnx = {key(r): r["onnx"] for r in results if "onnx" in r}
         self.tables = [t for t in messy_data.TABLES if any(k[0] == t for k in self.runs)]
         self.gaps = [g for g in messy_data.GAPS if any(k[1] == g for k in self.runs)]
         self.names = [n for n in CONTENDERS if any(k[3] == n for k in self.runs)]
@@ -168,6 +193,13 @@ def sections(errors: Errors) -> Iterator[tuple[str, list[str], list[list[str]]]]
             found = {(t, n): errors.over_complete(t, gaps, n) for t in errors.tables for n in errors.names}
             rows.append([gaps, *(cell(median([found[t, n] for t in errors.tables])) for n in errors.names)])
         yield "With gaps / without, median over the tables", ["gaps", *errors.names], rows
+    files = [n for n in OURS if any(k[3] == n for k in errors.onnx)]
+    if files:
+        rows = [
+            [t, *(f"{max(v for k, v in errors.onnx.items() if k[::3] == (t, n)):.1e}" for n in files)]
+            for t in dict.fromkeys(k[0] for k in errors.onnx)
+        ]  # fmt: skip
+        yield "onnxruntime and predict, largest difference over all runs", ["data", *files], rows
 
 
 def show(errors: Errors, console: Console) -> None:
@@ -198,16 +230,18 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=None, help="a line of JSON a run; it goes on from there")
     parser.add_argument("--again", nargs="*", choices=CONTENDERS, default=[], help="contenders to run anew")
+    parser.add_argument("--onnx", action="store_true", help="export and compare as well")
     parser.add_argument("--show", action="store_true", help="run nothing: show what the file has")
     parser.add_argument("--markdown", action="store_true", help="print the tables in Markdown")
     arguments = parser.parse_args()
     asked = list(tasks(arguments.tables, arguments.gaps, arguments.splits, arguments.contenders))
     lines = arguments.out.read_text().splitlines() if arguments.out and arguments.out.exists() else []
     results = {key(r): r for r in map(json.loads, lines)}
-    todo = [k for k in asked if k[3] in arguments.again or "error" not in results.get(k, {})]
+    wanted = {n: "onnx" if arguments.onnx and n in OURS else "error" for n in CONTENDERS}
+    todo = [k for k in asked if k[3] in arguments.again or wanted[k[3]] not in results.get(k, {})]
     console = Console(width=150)
     with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:
-        futures = [] if arguments.show else [pool.submit(run, *task) for task in todo]
+        futures = [] if arguments.show else [pool.submit(run, *task, arguments.onnx) for task in todo]
         for future in track(as_completed(futures), total=len(futures), console=console, description="fitting"):
             r = future.result()
             results[key(r)] = r
