@@ -213,12 +213,27 @@ def show(errors: Errors, console: Console) -> None:
 
 
 def markdown(errors: Errors) -> str:
-    blocks = []
-    for title, heads, rows in sections(errors):
-        lines = ["| " + " | ".join(row) + " |" for row in [heads, *rows]]
-        lines.insert(1, "|---" * len(heads) + "|")
-        blocks.append("\n".join([f"**{title}**", "", *lines]))
-    return "\n\n".join(blocks)
+    """Return the table of the docs: errors by gaps, over the splits that all have, and the figures that count."""
+    straight = [n for n in errors.names if n not in {f"{o} {p}" for o in OURS for p in PIPELINES}]
+    compared = [n for n in OURS if any(errors.over_pipeline(t, g, n) for t in errors.tables for g in errors.gaps)]
+    heads = ["data", *straight, *(f"{n}: straight / pipeline" for n in compared)]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for table in errors.tables:
+        shared = errors.means(table, [(g, n) for n in straight for g in errors.gaps])
+        means = iter(shared or [None] * len(straight) * len(errors.gaps))
+        cells = [" / ".join(cell(next(means)) for _ in errors.gaps) for _ in straight]
+        cells += [cell(median([errors.over_pipeline(table, g, n) for g in errors.gaps])) for n in compared]
+        lines.append("| " + " | ".join([table, *cells]) + " |")
+    added = [g for g in errors.gaps if g != "none"]
+    cells = [
+        " / ".join(cell(median([errors.over_complete(t, g, n) for t in errors.tables])) for g in added)
+        for n in straight
+    ]  # fmt: skip
+    cells += [
+        cell(median([errors.over_pipeline(t, g, n) for t in errors.tables for g in errors.gaps])) for n in compared
+    ]
+    lines.append("| " + " | ".join(["median; with gaps / without", *cells]) + " |")
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -232,7 +247,7 @@ def main() -> None:
     parser.add_argument("--again", nargs="*", choices=CONTENDERS, default=[], help="contenders to run anew")
     parser.add_argument("--onnx", action="store_true", help="export and compare as well")
     parser.add_argument("--show", action="store_true", help="run nothing: show what the file has")
-    parser.add_argument("--markdown", action="store_true", help="print the tables in Markdown")
+    parser.add_argument("--markdown", action="store_true", help="print the table of the docs")
     arguments = parser.parse_args()
     asked = list(tasks(arguments.tables, arguments.gaps, arguments.splits, arguments.contenders))
     lines = arguments.out.read_text().splitlines() if arguments.out and arguments.out.exists() else []
