@@ -4,6 +4,17 @@ Every message gives the rule, what was received and what to do about it. Bad dat
 so on, so that code written for scikit-learn catches it without knowing us.
 """
 
+import sys
+import warnings
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn of something in what the caller of knotwork passed, at the caller's own line."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ("knotwork", "sklearn"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
 
 def one_line(error: object, room: int = 300) -> str:
     """Return another program's message on one line, cut where it is long.

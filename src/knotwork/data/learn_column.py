@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import warnings
 from typing import Any
 
 import narwhals as nw
@@ -19,7 +18,7 @@ from knotwork.data.columns.series import factorise, floats, ordered_categories, 
 from knotwork.data.learn_time import learn_date, learn_duration
 from knotwork.data.learned import Learned, ManyLevels, fill_of, left_out
 from knotwork.data.table import gaps_refused
-from knotwork.errors import ColumnWarning, DataError
+from knotwork.errors import ColumnWarning, DataError, warn
 
 # Categories that get an indicator each; more become numbers learned from the response.
 MAX_LEVELS = 30
@@ -122,20 +121,18 @@ def _learn_categories(name: str, column: nw.Series[Any], weights: Floats | None,
     text = column.dtype == nw.String or column.dtype == nw.Object
     dates = parsed_dates(levels) if text else None
     if dates is not None:
-        warnings.warn(
+        warn(
             f"column {name!r} holds dates as text and is read as dates; to have categories, make it one of a "
             f"categorical type",
             ColumnWarning,
-            stacklevel=6,
         )
         return learn_date(name, Moments(np.append(dates.values, np.nan)[codes], dates.zone), weights, missing)
     numbers = _as_numbers(levels) if text else None
     if numbers is not None:
-        warnings.warn(
+        warn(
             f"column {name!r} holds numbers as text and is read as numbers; to have categories, make it one of a "
             f"categorical type",
             ColumnWarning,
-            stacklevel=6,
         )
         return learn_number(name, np.append(numbers, np.nan)[codes], weights, missing)
     present = np.flatnonzero(counts)

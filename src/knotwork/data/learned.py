@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -13,7 +12,7 @@ from knotwork.arrays import Floats
 from knotwork.data.columns.kinds import Column
 from knotwork.data.columns.number import weighted_median
 from knotwork.data.columns.skipped import Skipped
-from knotwork.errors import ColumnWarning
+from knotwork.errors import ColumnWarning, warn
 
 
 class Learned(NamedTuple):
@@ -47,5 +46,5 @@ def fill_of(numbers: Floats, weights: Floats | None, always: bool = False) -> tu
 
 def left_out(name: str, reason: str) -> Learned:
     """Leave a column out, and say so."""
-    warnings.warn(f"column {name!r} was left out: it {reason}", ColumnWarning, stacklevel=7)
+    warn(f"column {name!r} was left out: it {reason}", ColumnWarning)
     return Learned(Skipped(name, reason), lambda out: None)

@@ -8,7 +8,6 @@ Frames of any library come in through narwhals; arrays are already checked by sc
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,7 +22,7 @@ from knotwork.data.columns.number import Number
 from knotwork.data.columns.part import Part
 from knotwork.data.columns.series import SHOWN, floats, listing
 from knotwork.data.columns.skipped import Skipped
-from knotwork.errors import CategoryWarning, DataError, MissingWarning
+from knotwork.errors import CategoryWarning, DataError, MissingWarning, warn
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class TableEncoder:
         position = 0
         for column in self.columns:
             if isinstance(column, Number) and not column.indicator:
-                column = replace(column, fill=float(means[position]))
+                column = Number(column.name, float(means[position]))
             columns.append(column)
             position += len(column.feature_names)
         return replace(self, columns=tuple(columns))
@@ -113,19 +112,17 @@ class TableEncoder:
             if surprise.gaps:
                 filled.append(how.name)
             if surprise.unseen and isinstance(how, Categories):
-                warnings.warn(
+                warn(
                     f"column {how.name!r} has categories that training did not see ({listing(surprise.unseen)}); "
                     f"{how.unseen_means}",
                     CategoryWarning,
-                    stacklevel=4,
                 )
         if filled:
-            warnings.warn(
+            warn(
                 f"columns that had no missing values in training have some now ({listing(filled)}): missing numbers "
                 f"count as the column's mean in training, missing dates and ordered categories as its median, other "
                 f"categories as none that training saw",
                 MissingWarning,
-                stacklevel=4,
             )
         return matrix
 

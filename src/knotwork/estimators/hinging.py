@@ -30,7 +30,7 @@ class HingingHyperplanesRegressor(PiecewiseRegressor):
     max_hinges : int, default 20
     n_init : int, default 3
         Starts for every hinge.
-    max_rounds, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``
+    max_rounds, ridge, validation_fraction, random_state, missing : see ``MaxAffineRegressor``
 
     Attributes
     ----------

@@ -72,6 +72,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         With several responses: the search divides each by its own std, whatever its unit of measurement. False adds up
         their squared errors as they are, so that a response with a small std hardly counts. Either way the coefficients
         are those of the responses as given; ``gcv_`` and ``rss_`` are sums over the scaled ones if True.
+    missing : "indicator" or "error", default "indicator"
+        What to do about missing values. "indicator" fills them in, and columns that have some in training get a feature
+        of their own, ``column is missing``; "error" refuses them.
 
     Attributes
     ----------
@@ -87,6 +90,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
 
     Notes
     -----
+    Text of more than 30 categories is encoded by the response, training rows by the rows of other folds: that is what
+    the search, ``rss_``, ``gcv_`` and ``knots_`` see.
+
     A weight counts like that many rows: GCV and the spans use Σw as the number of observations, so weights should
     have a mean near one. Only the knot choice of tables above 65 536 rows, which looks at a sample, may tell
     them apart.

@@ -51,6 +51,8 @@ max_parents, extrapolate
     ridge : float, default 0.1
         Penalty ridge/2·Σθ² on the slopes per std of the feature. It counts like a fraction of one row, so it matters
         only where the data say little: in small tables, and where classes are separable.
+    missing : "indicator" or "error", default "indicator"
+        As in MarsRegressor.
 
     Attributes
     ----------

@@ -46,6 +46,8 @@ class MaxAffineRegressor(PiecewiseRegressor):
     validation_fraction : float, default 0.2
         Share of the distinct rows held out to choose the number of pieces; the final fit uses all rows.
     random_state : int, RandomState or None
+    missing : "indicator" or "error", default "indicator"
+        As in MarsRegressor.
 
     Attributes
     ----------
@@ -132,7 +134,8 @@ class DCMaxAffineRegressor(PiecewiseRegressor):
     n_pieces : int or "auto"
         Pieces of each of the two maxima; see ``MaxAffineRegressor``.
     max_pieces : int, default 16
-    n_init, max_rounds, ridge, validation_fraction, random_state : see ``MaxAffineRegressor``; n_init is 3, ridge 1e-3
+    n_init, max_rounds, ridge, validation_fraction, random_state, missing : see ``MaxAffineRegressor``; n_init is 3,
+        ridge 1e-3
 
     Attributes
     ----------

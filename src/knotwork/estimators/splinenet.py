@@ -74,6 +74,9 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         time, ``PredefinedSplit`` or ``[(training, validation)]`` on rows of your own choice. Of several splits the last
         one counts. The splitter sees the table as it is passed, rows of weight zero included; rows in neither part
         are left out. Give a splitter that shuffles a ``random_state``, or no two fits are the same.
+    missing : "indicator" or "error", default "indicator"
+        What to do about missing values. "indicator" fills them in, and columns that have some in training get a feature
+        of their own, ``column is missing``; "error" refuses them.
 
     Attributes
     ----------

@@ -57,6 +57,8 @@ validation
         Share of each label that training spreads over all classes. The losses in ``history_`` are without it.
     class_weight : dict, "balanced" or None, default None
         Weight of each class, on top of ``sample_weight``, in the spline, in training and on the validation rows.
+    missing : "indicator" or "error", default "indicator"
+        As in MarsRegressor.
 
     Attributes
     ----------

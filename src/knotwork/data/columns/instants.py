@@ -107,7 +107,7 @@ def moment_text(value: float, zone: str | None, daily: bool) -> str:
     """Return a moment as people write it, to the minute; the date alone at midnight, or if ``daily``.
 
     >>> moment_text(1.6e15, "Europe/Berlin", daily=False)
-    '2020-09-13 14:26'
+    '2020-09-13 14:27'
     """
     try:
         clock = wall_clock(np.array([value + (0 if daily else 30e6)]), zone)[0]
