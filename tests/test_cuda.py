@@ -8,6 +8,8 @@ from torch import nn
 
 import knotwork as kw
 from knotwork.network.train import loop
+from knotwork.spline.moments import torch_rows
+from tests.estimators import test_torch_backend as torch_backend
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use")
 
@@ -118,3 +120,36 @@ def test_a_network_with_batch_norm_is_recorded_with_its_statistics(monkeypatch):
     monkeypatch.setattr(loop, "draws", lambda net: True)
     for name, value in trained().items():
         torch.testing.assert_close(recorded[name], value, rtol=1e-3, atol=1e-4, msg=name)
+
+
+def test_a_spline_of_tensors_on_the_gpu_equals_that_of_arrays():
+    X, y = torch_backend.rows()
+    expected = kw.MarsRegressor().fit(X, y)
+    table = torch.from_numpy(X).cuda()
+    model = kw.MarsRegressor().fit(table, torch.from_numpy(y).cuda())
+    assert model.spline_.terms == expected.spline_.terms
+    found = model.predict(table)
+    assert found.device.type == "cuda"
+    np.testing.assert_allclose(found.cpu().numpy(), expected.predict(X), atol=1e-9)
+    again = kw.MarsRegressor().fit(table, torch.from_numpy(y).cuda())
+    assert again.spline_ == model.spline_  # bit for bit
+    torch_backend.check_refusals(X, y, lambda values: torch.from_numpy(values).cuda())
+
+
+def test_weights_count_on_the_gpu():
+    X, y = torch_backend.rows()
+    weight = np.random.default_rng(1).integers(0, 3, len(X)).astype(float)
+    expected = kw.MarsRegressor().fit(X, y, sample_weight=weight)
+    model = kw.MarsRegressor().fit(*(torch.from_numpy(v).cuda() for v in (X, y, weight)))
+    assert model.spline_.terms == expected.spline_.terms
+    np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-9)
+
+
+def test_joint_histograms_of_both_kinds_agree(monkeypatch):
+    X, y = torch_backend.rows(n=20_000)
+    table, response = torch.from_numpy(X).cuda(), torch.from_numpy(y).cuda()
+    one = kw.MarsRegressor().fit(table, response)
+    monkeypatch.setattr(torch_rows, "MANY_BINS", 1 << 40)  # without the kernel for many bins
+    other = kw.MarsRegressor().fit(table, response)
+    assert one.spline_.terms == other.spline_.terms
+    np.testing.assert_allclose(one.predict(X), other.predict(X), atol=1e-9)

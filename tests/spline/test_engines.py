@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+import torch
 
 from knotwork.spline.fit import FitOptions, fit_spline
 from knotwork.spline.model import Spline, Term
@@ -32,8 +33,18 @@ def engine(sums):
     return fit
 
 
+def torch_engine(device):
+    def fit(X, y, weights, max_terms):
+        X, y, weights = (None if v is None else torch.from_numpy(v).to(device) for v in (X, y, weights))
+        return engine("auto")(X, y, weights, max_terms)
+
+    return fit
+
+
 # Those that are exact. Counts are not: all values of a bin stand for their mean while terms are chosen.
-ENGINES = {"passes": engine("passes"), "tables": engine("tables")}
+ENGINES = {"passes": engine("passes"), "tables": engine("tables"), "torch": torch_engine("cpu")}
+if torch.cuda.is_available():
+    ENGINES["cuda"] = torch_engine("cuda")
 COARSE = {"counts": engine("counts")}
 
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
 
@@ -22,6 +21,7 @@ from knotwork.estimators.inputs import (
 )
 from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise
+from knotwork.estimators.tensors import in_memory, like, on_best_device, on_gpu, predict_tensor, read_tensors
 from knotwork.progress import forward_progress
 from knotwork.spline.fit import MAX_PARENTS, fit_spline
 
@@ -54,8 +54,9 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         network exactly, or by their product as in classical MARS.
     compat : "earth" or None, default None
         "earth" follows the rules of R's earth 5.3.2 (with fast.k=0) term for term.
-    backend : "auto" or "cpu"
-        Where the sums are computed.
+    backend : "auto", "cpu" or "torch", default "auto"
+        Where the sums are computed. "torch" takes a GPU if torch has one, for additive models; so does "auto" if X is a
+        tensor there, which is never copied into memory: ``predict`` then returns a tensor too.
     n_jobs : int, default None
         Threads; None and -1 are all cores. The result does not depend on it.
     verbose : int, default 0
@@ -140,21 +141,19 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         self.scale_responses = scale_responses
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
-        X, rows = check_training_table(self, X)
-        response = read_response(y, rows)
-        weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
-        encoder, matrix = learn_table(
-            X, response=Response(response.reshape(rows, -1)), weights=weights, missing=self.missing
-        )
-        if weights is not None and kept is not None:
-            matrix, response, weights = matrix[kept], response[kept], weights[kept]
+        read = read_tensors if on_gpu(X) else _read_in_memory
+        matrix, response, weights, kept, encoder = read(self, X, y, sample_weight)
         targets = response.reshape(len(response), -1)
         scaled = self.scale_responses and targets.shape[1] > 1
-        scale = mean_and_std(targets, weights)[1] if scaled else np.ones(targets.shape[1])
+        if scaled:
+            scale = mean_and_std(in_memory(targets), in_memory(weights))[1]
+            targets = targets / like(scale, targets)
+        if self.backend == "torch" and not on_gpu(X):
+            matrix, targets, weights = on_best_device(matrix, targets, weights)
         with forward_progress(bool(self.verbose)) as report:
             fitted = fit_spline(
                 matrix,
-                targets / scale if scaled else targets,
+                targets,
                 weights=weights,
                 names=encoder.feature_names,
                 options=self._options(encoder),
@@ -171,10 +170,26 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         self._flat_output = response.ndim == 1
 
     def predict(self, X: Any) -> Floats:
-        """Evaluate the spline: (N, d) → (N,) or (N, p), as y was."""
+        """Evaluate the spline: (N, d) → (N,) or (N, p), as y was; a tensor of a GPU gives a tensor there."""
+        if on_gpu(X):
+            found: Any = predict_tensor(self, X)
+            return found[:, 0] if self._flat_output else found
         matrix = read_table(self, X)
         values = self.spline_(matrix)
         return values if self._flat_output else values.reshape(len(values), -1)
 
     def _summarise(self) -> str:
         return summarise(self.fit_, self.encoder_)
+
+
+def _read_in_memory(model: MarsRegressor, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, ...]:
+    """Read matrix, response as it came, weights, the rows of positive weight and the encoder; None for no weights."""
+    X, rows = check_training_table(model, X)
+    response = read_response(y, rows)
+    weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
+    encoder, matrix = learn_table(
+        X, response=Response(response.reshape(rows, -1)), weights=weights, missing=model.missing
+    )
+    if weights is not None and kept is not None:
+        matrix, response, weights = matrix[kept], response[kept], weights[kept]
+    return matrix, response, weights, kept, encoder

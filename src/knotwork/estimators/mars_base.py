@@ -38,7 +38,7 @@ class MarsBase(TransformerMixin, Estimator):
         "max_knots": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"}), None],
         "interaction": [StrOptions({"min", "product"})],
         "compat": [StrOptions({"earth"}), None],
-        "backend": [StrOptions({"auto", "cpu"})],
+        "backend": [StrOptions({"auto", "cpu", "torch"})],
         "n_jobs": [
             Interval(Integral, 1, None, closed="left"),
             Interval(Integral, None, -1, closed="right"),

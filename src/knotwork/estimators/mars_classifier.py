@@ -13,6 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from knotwork.arrays import Floats
 from knotwork.data.learn import learn_table
+from knotwork.errors import DataError
 from knotwork.estimators.inputs import (
     check_training_table,
     class_response,
@@ -24,6 +25,7 @@ from knotwork.estimators.inputs import (
 from knotwork.estimators.logits import LogitMixin
 from knotwork.estimators.mars_base import MarsBase, at_rows
 from knotwork.estimators.summary import summarise_classes
+from knotwork.estimators.tensors import on_gpu
 from knotwork.progress import forward_progress
 from knotwork.spline.fit import MAX_PARENTS
 from knotwork.spline.likelihood import ClassFit, fit_classes
@@ -114,6 +116,11 @@ max_parents, extrapolate
         self.ridge = ridge
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+        if self.backend == "torch" or on_gpu(X):
+            raise DataError(
+                "classes are fitted in memory, got backend='torch' or a tensor on a GPU; choose backend='cpu' and pass "
+                "X.cpu(), or fit a MarsRegressor to indicators of the classes"
+            )
         X, rows = check_training_table(self, X)
         labels = read_labels(y, rows)
         weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,21 +13,22 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
 from knotwork.data.coordinates import Coordinates
-from knotwork.data.limits import Limits, held_range
 from knotwork.errors import DataError
 from knotwork.spline.forward import Step, forward
+from knotwork.spline.host import HostTable, SearchTable
 from knotwork.spline.interactions import Interactions
-from knotwork.spline.knots import Spans, choose_candidates, default_spans
+from knotwork.spline.knots import Spans, default_spans
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
-from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
-from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
-from knotwork.spline.moments.tables import TableRows
+from knotwork.spline.moments.moments import Hinges, Opening
 from knotwork.spline.prune import prune
 from knotwork.spline.refit import Refit, refit
 from knotwork.spline.result import Knot, Quality, Selection, SplineFit, StandardisedSearch
 from knotwork.spline.rules import EARTH, OWN, gcv
-from knotwork.spline.scaling import Scaling, standardise, standardise_response
+from knotwork.spline.scaling import Scaling
+
+if TYPE_CHECKING:  # a fit in memory does without torch
+    from torch import Tensor
 
 # Knots per feature when there are more to choose from: with the feature itself, 256 bins to a one-byte code.
 AUTO_KNOTS = 255
@@ -35,8 +37,6 @@ MAX_PARENTS = 20
 # Where an automatic choice of the degree ends, and what the GCV of a higher degree must be below, over the best one.
 MAX_AUTO_DEGREE = 3
 MAX_GCV_RATIO = 0.99
-# Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
-MAX_KNOT_ROWS = 1000
 # Of the tables of a forward pass: the products of terms with terms and with candidates.
 MAX_BYTES = 1 << 33
 
@@ -69,15 +69,15 @@ class FitOptions:
 
 
 def fit_spline(
-    X: NDArray[np.floating],
-    y: Floats,
+    X: NDArray[np.floating] | Tensor,
+    y: Floats | Tensor,
     *,
-    weights: Floats | None = None,
+    weights: Floats | Tensor | None = None,
     names: Sequence[str] | None = None,
     options: FitOptions | None = None,
     report: Callable[[Step], None] | None = None,
 ) -> SplineFit:
-    """Fit a spline to finite data: X (N, d), y (N, p), weights (N,) all positive.
+    """Fit a spline to finite data: X (N, d), y (N, p), weights (N,) all positive; arrays, or tensors of one device.
 
     >>> x = np.arange(0.0, 101.0)[:, None]
     >>> fit = fit_spline(x, 3 * np.abs(x - 52) + 7, names=["x"])
@@ -101,18 +101,13 @@ def fit_spline(
     max_knots = None if max_knots is None else min(max_knots, len(X))
 
     with Workers(options.threads) as workers:
-        columns, x_scaling, limits = standardise(X, workers)
-        responses, y_scaling = standardise_response(y, weights)
+        table = _open(X, y, weights, workers)
+        grid = table.candidates(spans, max_knots, clip=options.extrapolate == "clip")
+        x_scaling, y_scaling, limits = table.x_scaling, table.y_scaling, table.limits
         with np.errstate(over="ignore", under="ignore"):  # squares of the response may be beyond the range of floats
             rss_unit = float(y_scaling.scale[0] ** -2.0)
-        grid, reaches = choose_candidates(columns, weights, spans, max_knots, workers)
-        if options.extrapolate == "clip":
-            held = _held(limits, reaches, X, columns, x_scaling)
-            if held != limits:  # some values lie far beyond the bulk: once more, without them
-                columns, x_scaling, limits = standardise(X, workers, held)
-                grid, _ = choose_candidates(columns, weights, spans, max_knots, workers)
         max_terms = _room(max_terms, len(X), grid.knots.size, degree)
-        rows = _row_sums(CpuRows(columns, responses, weights, grid, workers), options, degree, max_terms)
+        rows = table.sums(grid, max_terms, options.sums if degree == 1 else "passes")
         path = forward(
             rows,
             max_terms=max_terms,
@@ -120,16 +115,16 @@ def fit_spline(
             threshold=options.threshold,
             rules=rules,
             scale=x_scaling.scale,
-            interactions=None if degree == 1 else _interactions(options, degree, columns, spans),
+            interactions=None if degree == 1 else _interactions(options, degree, table.minimum(), spans),
             unit=rss_unit,
             report=report,
         )
-        prefixes = rules.prefixes if len(responses) == 1 else rules.prefixes_many
+        prefixes = rules.prefixes if y.shape[1] == 1 else rules.prefixes_many
         pruned = prune(path, penalty=penalty, prefixes=prefixes)
         chosen = pruned.best
         fitted = refit(rows, path, chosen)
 
-        knots = _find_knots(path.terms, X, columns, limits, workers)
+        knots = table.find_knots(path.terms)
 
     with np.errstate(over="ignore"):  # coefficients that are too large for a float are named below
         slopes = path.slopes * x_scaling.scale
@@ -157,9 +152,9 @@ def fit_spline(
 
 
 def _fit_best_degree(
-    X: NDArray[np.floating],
-    y: Floats,
-    weights: Floats | None,
+    X: Any,
+    y: Any,
+    weights: Any,
     names: Sequence[str] | None,
     options: FitOptions,
     report: Callable[[Step], None] | None,
@@ -200,32 +195,24 @@ def _room(max_terms: int, rows: int, candidates: int, degree: int) -> int:
     return max_terms
 
 
-def _row_sums(passes: CpuRows, options: FitOptions, degree: int, max_terms: int) -> RowSums:
-    """Return the sums that a search asks for; interactions need passes anyway."""
-    if degree > 1 or options.sums == "passes":
-        return passes
-    return TableRows(passes, max_terms, counts=options.sums == "counts", always=options.sums != "auto")
+def _open(X: Any, y: Any, weights: Any, workers: Workers) -> SearchTable:
+    """Return the table as the search sees it, in memory or on a device."""
+    if isinstance(X, np.ndarray):
+        return HostTable(X, y, weights, workers)
+    from knotwork.spline.device import DeviceTable
+
+    return DeviceTable(X, y, weights, workers)
 
 
-def _held(ends: Limits, reaches: Floats, X: NDArray[np.floating], columns: Floats, scaling: Scaling) -> Limits:
-    """Return the range of the values within reach, in the units of the data; ``reaches`` (2, d) are standardised."""
-    minimum, maximum = (side * scaling.scale - scaling.centre for side in (ends.lower, ends.upper))
-    lower, upper = ends.lower.copy(), ends.upper.copy()
-    for f in np.flatnonzero((minimum < reaches[0]) | (maximum > reaches[1])):
-        low, high = held_range(columns[f], (reaches[0, f], reaches[1, f]), (minimum[f], maximum[f]))
-        lower[f], upper[f] = (float(X[(columns[f] == z).argmax(), f]) for z in (low, high))
-    return Limits(lower, upper)
-
-
-def _interactions(options: FitOptions, degree: int, columns: Floats, spans: Spans) -> Interactions:
-    features = np.full(len(columns), options.interacting is None)
+def _interactions(options: FitOptions, degree: int, minimum: Floats, spans: Spans) -> Interactions:
+    features = np.full(len(minimum), options.interacting is None)
     features[list(options.interacting or ())] = True
     return Interactions(
         degree=degree,
         product=options.interaction == "product",
         max_parents=options.max_parents,
         features=features,
-        minimum=columns.min(axis=1),
+        minimum=minimum,
         min_mass=float(spans.endspan),
     )
 
@@ -268,29 +255,6 @@ def _coordinates(opening: Opening, grid: CandidateGrid, scaling: Scaling, y_scal
         y_centre=y_scaling.centre / y_scaling.scale,
         y_scale=np.where(np.isfinite(y_std) & (y_std > 0), y_std, 1.0),
     )
-
-
-def _find_knots(
-    terms: TermTable, X: NDArray[np.floating], columns: Floats, limits: Limits, workers: Workers
-) -> dict[tuple[int, float], Knot]:
-    """Look up the data values and rows behind the standardised knots, so that no rounding of the scaling is left."""
-    # In order, so that a column stays in the cache for all of its knots.
-    keys = sorted({(f, knot) for hinges in terms.entries() for f, knot, sign in hinges if sign != 0})
-    found: dict[tuple[int, float], Knot] = {}
-
-    def look_up(f: int, knot: float) -> None:
-        rows = np.flatnonzero(columns[f] == knot)
-        value = min(max(float(X[rows[0], f]), limits.lower[f]), limits.upper[f])
-        found[f, knot] = Knot(f, value=float(value), count=rows.size, rows=rows[:MAX_KNOT_ROWS].copy())
-
-    parts = workers.split(len(keys), work=columns.shape[1] * len(keys) // 4)
-
-    def task(k: int) -> None:
-        for f, knot in keys[slice(*parts[k])]:
-            look_up(f, knot)
-
-    workers.run(task, len(parts))
-    return found
 
 
 def _spline(

@@ -227,13 +227,20 @@ def _knots_of_column(
 
 
 def choose_candidates(
-    columns: Floats, weights: Floats | None, spans: Spans, max_knots: int | None, workers: Workers
+    columns: Floats,
+    weights: Floats | None,
+    spans: Spans,
+    max_knots: int | None,
+    workers: Workers,
+    total: float | None = None,
 ) -> tuple[CandidateGrid, Floats]:
     """Choose the knots of standardised columns (d, N); at most ``max_knots`` a feature, evenly spread in rank.
 
     Return also how far down and up the values of each column may lie, (2, d): the columns are sorted here. Tables of
     more than 65 536 rows are judged by a sample of so many: their quantiles are as good as any, and sorting every
     column would cost as much as several passes of the search.
+
+    total : the observations that the columns stand for, if they are such a sample themselves
 
     >>> grid, _ = choose_candidates(np.arange(12.0)[None, :], None, Spans(minspan=3, endspan=2), None, Workers(1))
     >>> grid.knots
@@ -244,7 +251,8 @@ def choose_candidates(
     reaches = np.array([[-np.inf], [np.inf]]).repeat(d, axis=1)
     knots: list[Floats] = [np.empty(0)] * d
     parts = workers.split(d, work=n * d)
-    total = float(n) if weights is None else float(weights.sum())
+    if total is None:
+        total = float(n) if weights is None else float(weights.sum())
     spare = (total - 2.0 * spans.endspan) % spans.minspan
     highest = total - spans.endspan - (spans.minspan // 2 if spare == 0.0 else spare // 2.0)
     if rows is not None and weights is not None:

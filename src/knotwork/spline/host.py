@@ -1,0 +1,124 @@
+"""A table in memory as the search sees it: standardised columns, the knots to choose from, sums over the rows."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.arrays import Floats
+from knotwork.compute.workers import Workers
+from knotwork.data.limits import Limits, held_range
+from knotwork.spline.knots import Spans, choose_candidates
+from knotwork.spline.moments.cpu import CpuRows
+from knotwork.spline.moments.grid import CandidateGrid
+from knotwork.spline.moments.moments import RowSums, TermTable
+from knotwork.spline.moments.tables import TableRows
+from knotwork.spline.result import Knot
+from knotwork.spline.scaling import Scaling, standardise, standardise_response
+
+# Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
+MAX_KNOT_ROWS = 1000
+
+Knots = dict[tuple[int, float], Knot]
+
+
+class SearchTable(Protocol):
+    """What a fit asks of the place where the rows are."""
+
+    @property
+    def x_scaling(self) -> Scaling:
+        """From the user's units of measurement of the features to those of the search."""
+        ...
+
+    @property
+    def y_scaling(self) -> Scaling:
+        """The same of the responses."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """The range of the features as they are fitted."""
+        ...
+
+    def candidates(self, spans: Spans, max_knots: int | None, *, clip: bool) -> CandidateGrid:
+        """Choose the knots; at most ``max_knots`` a feature, None for all that the spans allow.
+
+        clip : hold values far beyond the bulk of a column at the outermost of the others, from now on
+        """
+        ...
+
+    def sums(self, grid: CandidateGrid, max_terms: int, engine: str) -> RowSums:
+        """Return the sums behind a search of so many terms; ``engine`` is where products come from."""
+        ...
+
+    def minimum(self) -> Floats:
+        """Return the standardised minimum of each feature: (d,)."""
+        ...
+
+    def find_knots(self, terms: TermTable) -> Knots:
+        """Look up the data values and rows behind standardised knots, so that no rounding of the scaling is left."""
+        ...
+
+
+class HostTable:
+    """A table in memory: X (N, d), y (N, p), weights (N,) or None; a :class:`SearchTable`."""
+
+    def __init__(self, X: NDArray[np.floating], y: Floats, weights: Floats | None, workers: Workers) -> None:
+        self._X, self._weights, self._workers = X, weights, workers
+        self._columns, self.x_scaling, self.limits = standardise(X, workers)
+        self._responses, self.y_scaling = standardise_response(y, weights)
+
+    def candidates(self, spans: Spans, max_knots: int | None, *, clip: bool) -> CandidateGrid:
+        """Choose the knots; at most ``max_knots`` a feature, None for all that the spans allow."""
+        grid, reaches = choose_candidates(self._columns, self._weights, spans, max_knots, self._workers)
+        held = self._held(reaches) if clip else self.limits
+        if held != self.limits:  # some values lie far beyond the bulk: once more, without them
+            self._columns, self.x_scaling, self.limits = standardise(self._X, self._workers, held)
+            grid, _ = choose_candidates(self._columns, self._weights, spans, max_knots, self._workers)
+        return grid
+
+    def _held(self, reaches: Floats) -> Limits:
+        """Return the range of the values within reach, in the data's units; ``reaches`` (2, d) are standardised."""
+        ends, scaling = self.limits, self.x_scaling
+        minimum, maximum = (side * scaling.scale - scaling.centre for side in (ends.lower, ends.upper))
+        lower, upper = ends.lower.copy(), ends.upper.copy()
+        for f in np.flatnonzero((minimum < reaches[0]) | (maximum > reaches[1])):
+            column = self._columns[f]
+            low, high = held_range(column, (reaches[0, f], reaches[1, f]), (minimum[f], maximum[f]))
+            lower[f], upper[f] = (float(self._X[(column == z).argmax(), f]) for z in (low, high))
+        return Limits(lower, upper)
+
+    def sums(self, grid: CandidateGrid, max_terms: int, engine: str) -> RowSums:
+        """Return the sums behind a search: by passes over the rows, or from tables of pairs of features."""
+        passes = CpuRows(self._columns, self._responses, self._weights, grid, self._workers)
+        if engine == "passes":
+            return passes
+        return TableRows(passes, max_terms, counts=engine == "counts", always=engine != "auto")
+
+    def minimum(self) -> Floats:
+        """Return the standardised minimum of each feature: (d,)."""
+        lowest: Floats = self._columns.min(axis=1)
+        return lowest
+
+    def find_knots(self, terms: TermTable) -> Knots:
+        """Look up the data values and rows behind standardised knots, so that no rounding of the scaling is left."""
+        # In order, so that a column stays in the cache for all of its knots.
+        keys = knots_of(terms)
+        found: Knots = {}
+        parts = self._workers.split(len(keys), work=len(self._X) * len(keys) // 4)
+
+        def task(k: int) -> None:
+            for f, knot in keys[slice(*parts[k])]:
+                rows = np.flatnonzero(self._columns[f] == knot)
+                value = float(np.clip(self._X[rows[0], f], self.limits.lower[f], self.limits.upper[f]))
+                found[f, knot] = Knot(f, value=value, count=rows.size, rows=rows[:MAX_KNOT_ROWS].copy())
+
+        self._workers.run(task, len(parts))
+        return found
+
+
+def knots_of(terms: TermTable) -> list[tuple[int, float]]:
+    """Return the features and knots of all hinges, in order and each once."""
+    return sorted({(f, knot) for hinges in terms.entries() for f, knot, sign in hinges if sign != 0})
