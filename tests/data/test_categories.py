@@ -186,9 +186,7 @@ def test_a_text_that_is_different_in_every_row_is_left_out():
     frame = FRAME.assign(city=[f"row {k}" for k in range(N)])
     with pytest.warns(ColumnWarning, match="'city' was left out: it has 1200 different values in 1200 rows"):
         model = kw.MarsRegressor().fit(frame, Y)
-    assert model.spline_ == kw.MarsRegressor().fit(frame[["a", "b"]], Y).spline_.__class__(
-        model.spline_.terms, model.spline_.intercept, model.spline_.coef, model.spline_.feature_names
-    )
+    assert model.spline_ == kw.MarsRegressor().fit(frame[["a", "b"]], Y).spline_
     assert model.predict(frame).shape == (N,)
 
 

@@ -42,6 +42,18 @@ table = pd.DataFrame({"length": X[:, 0], "place": place, "year": 2000 + np.round
 by_place = y + np.where(place == "west", 2.0, 0.0)
 
 
+# A table as people have it: gaps, many categories, rare ones, an order, dates.
+draw = np.random.default_rng(1)
+PLACES = draw.integers(40, size=240)
+raw = pd.DataFrame({
+    "age": np.where(draw.random(240) < 0.2, np.nan, draw.integers(20, 80, size=240)),
+    "town": [f"t{k}" for k in PLACES],
+    "grade": pd.Categorical(draw.choice(["low", "mid", "high"], 240), ["low", "mid", "high"], ordered=True),
+    "sold": np.datetime_as_string(np.datetime64("2020-02-03") + draw.integers(900, size=240)),
+})  # fmt: skip
+price = np.round(raw["age"].fillna(90) / 10 + PLACES % 7 + raw["grade"].cat.codes + 0.1 * draw.normal(size=240), 3)
+
+
 def mars(**options: Any) -> kw.MarsRegressor:
     return kw.MarsRegressor(**{"max_terms": 7, "n_jobs": 1, **options})
 
@@ -66,6 +78,7 @@ def converted_network() -> nn.Sequential:
 
 MODELS: dict[str, Callable[[], Any]] = {
     "mars_table": lambda: mars().fit(table, by_place),
+    "mars_raw_table": lambda: mars(max_terms=15).fit(raw.assign(sold=pd.to_datetime(raw["sold"])), price),
     "mars_min": lambda: mars(max_degree=2, max_terms=11).fit(X, pair),
     "mars_product": lambda: mars(max_degree=2, interaction="product").fit(X, pair),
     "mars_auto_degree": lambda: mars(max_degree="auto").fit(X, pair),
@@ -92,6 +105,9 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 def rows_of(name: str, model: Any) -> dict[str, list[Any]] | list[list[float]]:
     """Return rows for a model as JSON: a table by its columns, an array by its rows; one lies far outside the data."""
+    if name == "mars_raw_table":
+        shown = raw[:SHOWN].astype({"grade": object})
+        return {column: [None if v != v else v for v in values.tolist()] for column, values in shown.items()}
     if hasattr(model, "feature_names_in_"):
         return {column: values[:SHOWN].tolist() for column, values in table.items()}
     rows = np.vstack([X[: SHOWN - 1], np.full((1, 3), 50.0)])

@@ -14,7 +14,7 @@ from knotwork.serial.tables import DOCUMENT
 from tests.saved.make import HERE, as_input, predict
 from tests.serial.edited import arrays_file, edit
 
-NOW = HERE / "0.1.0-schema-3"
+NOW = HERE / "0.1.0-schema-4"
 
 
 @pytest.fixture
@@ -133,6 +133,14 @@ def hinge(document):
     return next(term["fields"] for term in spline(document)["terms"]["tuple"] if term["record"] == "Hinge")
 
 
+def encoder(document):
+    return state(document)["encoder_"]["fields"]
+
+
+def column(document, k):
+    return encoder(document)["columns"]["tuple"][k]["fields"]
+
+
 def layer(document, k):
     return state(document)["network_"]["network"][k][1]
 
@@ -145,13 +153,25 @@ def layer(document, k):
         ("mars_table", lambda d: state(d).update(encoder_=None), "encoder_ is NoneType"),
         ("mars_table", lambda d: state(d)["feature_names_in_"]["text"].reverse(), "names of other columns"),
         ("mars_table", lambda d: state(d).update(_sklearn_output_config={"dict": {"transform": "x"}}), "unknown kind"),
-        ("mars_table", lambda d: spline(d)["feature_names"]["tuple"].append("z"), "coordinates of 5 features"),
+        ("mars_table", lambda d: spline(d)["feature_names"]["tuple"].append("z"), "limits must be those of the 6 features"),
         ("mars_table", lambda d: hinge(d).update(sign=0), "sign of a hinge must be 1 or -1, got 0"),
         ("mars_table", lambda d: hinge(d).update(sign=True), "sign is bool"),
         ("mars_table", lambda d: hinge(d).update(knot="0"), "knot of a hinge must be a finite number"),
         ("mars_table", lambda d: hinge(d).update(knot={"float": "nan"}), "knot of a hinge must be a finite number"),
         ("mars_table", lambda d: hinge(d).update(feature=-1), "counted from 0, got -1"),
         ("mars_table", lambda d: spline(d)["terms"]["tuple"].pop(), "one row per term"),
+        ("mars_raw_table", lambda d: column(d, 0).update(fill=None), "'age' with gaps and no fill"),
+        ("mars_raw_table", lambda d: column(d, 0).update(fill={"float": "inf"}), "'age' with a fill that is none"),
+        ("mars_raw_table", lambda d: column(d, 0).update(indicator=1), "Number whose indicator is int"),
+        ("mars_raw_table", lambda d: column(d, 1)["levels"]["tuple"].pop(), "'town' with other means"),
+        ("mars_raw_table", lambda d: column(d, 1)["levels"]["tuple"].insert(0, [1]), "neither text nor numbers"),
+        ("mars_raw_table", lambda d: column(d, 1)["measures"]["tuple"].append("x"), "'town' with other means"),
+        ("mars_raw_table", lambda d: column(d, 1).update(gap=column(d, 1)["means"]), "each once|other gaps"),
+        ("mars_raw_table", lambda d: column(d, 2).update(categories={"tuple": []}), "'grade' without categories"),
+        ("mars_raw_table", lambda d: column(d, 3)["calendar"]["tuple"].append("moon"), "parts of another calendar"),
+        ("mars_raw_table", lambda d: column(d, 3).update(zone="Middle/Earth"), "a time zone that is none"),
+        ("mars_raw_table", lambda d: column(d, 3).update(origin={"float": "nan"}), "origin is not finite"),
+        ("mars_raw_table", lambda d: encoder(d).update(missing="guess"), "does 'guess' about gaps"),
         ("splinenet_two_classes", lambda d: state(d)["classes_"].update(text=["in"]), "not distinct"),
         ("mars_two_classes", lambda d: state(d)["classes_"].update(text=["in", "in"]), "not distinct"),
         ("mars_two_classes", lambda d: state(d)["classes_"].update(text=["a", "b", "c"]), "shares of other classes"),

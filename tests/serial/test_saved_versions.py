@@ -76,7 +76,9 @@ def test_it_can_be_explained(folder, expected):
     model, rows = kw.load(folder), as_input(expected["rows"])
     y = np.array(expected.get("labels", expected["predictions"]))
     explanation = kw.explain(model, rows, y)
-    columns = list(rows.columns) if isinstance(rows, pd.DataFrame) else [f"x{k}" for k in range(rows.shape[1])]
+    columns = [f"x{k}" for k in range(len(rows[0]))] if isinstance(rows, np.ndarray) else list(rows.columns)
+    if hasattr(model, "encoder_"):
+        columns = [part.name for part in model.encoder_.parts]
     assert list(explanation.effects) == columns
     assert set(explanation.importances.index) == set(columns)
 

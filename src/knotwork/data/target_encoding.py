@@ -83,7 +83,7 @@ def encode_levels(
     >>> y = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])[:, None]
     >>> found = encode_levels(np.repeat([0, 1], 3), 2, Response(y), None, np.tile([0, 1, 2], 2))
     >>> found.overall, found.means.round(1).tolist(), found.rows[0].round(1)
-    (array([6.]), [[1.0], [11.0]], array([1.5]))
+    (array([6.]), [[1.0], [11.0]], array([1.]))
     """
     parts = [_encode(codes, levels, response.column(k), weights, folds) for k in response.chosen]
     return Encoding(*(np.stack(arrays, axis=-1) for arrays in zip(*parts, strict=True)))

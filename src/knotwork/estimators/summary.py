@@ -42,12 +42,14 @@ def summarise_classes(fit: ClassFit, encoder: TableEncoder, classes: Sequence[st
     return _text(fit.spline, fit.search, encoder, headers, "deviance without it", fit.term_costs, quality)
 
 
-def _held(spline: Spline) -> str:
+def _held(spline: Spline, encoder: TableEncoder) -> str:
     """Say where the features of a spline's terms are held."""
     assert spline.limits is not None
     used = sorted({f for term in spline.terms for f in term.features})
+    lower, upper = spline.limits.lower, spline.limits.upper
     ranges = [
-        f"{printable(spline.feature_names[f])} {spline.limits.lower[f]:.6g} to {spline.limits.upper[f]:.6g}"
+        f"{printable(spline.feature_names[f])} "
+        f"{encoder.value_text(f, float(lower[f]))} to {encoder.value_text(f, float(upper[f]))}"
         for f in used[:MAX_HELD]
     ]
     more = f" and {len(used) - MAX_HELD} more" if len(used) > MAX_HELD else ""
@@ -102,7 +104,7 @@ def _text(
         f"minspan {selection.spans.minspan}, endspan {selection.spans.endspan}"
     )
     if spline.limits is not None and spline.terms:
-        console.print(_held(spline))
+        console.print(_held(spline, encoder))
     if selection.gcv_by_degree:
         tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(selection.gcv_by_degree, start=1))
         chosen = 1 + int(np.argmin(np.abs(np.array(selection.gcv_by_degree) - search.quality.gcv)))

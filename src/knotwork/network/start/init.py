@@ -16,6 +16,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.learn import learn_table
 from knotwork.data.sample import Sample
 from knotwork.data.table import TableEncoder, as_frame
+from knotwork.data.target_encoding import Response
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.reshape import FILLS
@@ -124,8 +125,8 @@ def init_(
         raise NetworkError(f"init_ takes a torch module, got {type(module).__name__}; kw.to_network(model) makes one")
     route = find_route(module)
     outputs = route.last.out_features
-    rows, encoder = _read_rows(X, route.first.in_features)
     target = read_target(y, outputs, task)
+    rows, encoder = _read_rows(X, route.first.in_features, target)
     require_target(target, len(rows), outputs)
     weight = np.ones(len(rows)) if sample_weight is None else to_numpy(sample_weight, "sample_weight")
     if weight.shape != (len(rows),) or not np.isfinite(weight.sum()) or (weight <= 0).any():
@@ -222,13 +223,15 @@ def carried_units(spline: Spline, task: StartTask) -> tuple[int, ...]:
     return (*units, *(carried for _ in behind))
 
 
-def _read_rows(X: Any, features: int) -> tuple[Floats, TableEncoder | None]:
+def _read_rows(X: Any, features: int, target: Target) -> tuple[Floats, TableEncoder | None]:
     """Read rows as (N, d), and how a data frame became them."""
     encoder = None
     if isinstance(X, Tensor) or as_frame(X) is None:
         rows = to_numpy(X)
     else:
-        encoder, rows = learn_table(X)
+        labels = None if target.classes is None else tuple(map(str, target.classes))
+        fits = len(target.values) == len(as_frame(X) or ())  # or it is refused below
+        encoder, rows = learn_table(X, response=Response(target.values, labels) if fits else None)
         encoder = encoder.with_means(rows.mean(axis=0))
     rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
     if rows.ndim != 2 or rows.shape[1] != features:
