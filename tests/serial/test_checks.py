@@ -153,7 +153,7 @@ def layer(document, k):
         ("mars_table", lambda d: state(d).update(encoder_=None), "encoder_ is NoneType"),
         ("mars_table", lambda d: state(d)["feature_names_in_"]["text"].reverse(), "names of other columns"),
         ("mars_table", lambda d: state(d).update(_sklearn_output_config={"dict": {"transform": "x"}}), "unknown kind"),
-        ("mars_table", lambda d: spline(d)["feature_names"]["tuple"].append("z"), "limits must be those of the 6 features"),
+        ("mars_table", lambda d: spline(d)["feature_names"]["tuple"].append("z"), "limits must be those of the 6"),
         ("mars_table", lambda d: hinge(d).update(sign=0), "sign of a hinge must be 1 or -1, got 0"),
         ("mars_table", lambda d: hinge(d).update(sign=True), "sign is bool"),
         ("mars_table", lambda d: hinge(d).update(knot="0"), "knot of a hinge must be a finite number"),
