@@ -10,7 +10,8 @@ FIRST = (
 # What public functions return, hand to callbacks, or raise; none is a name of the package itself.
 RETURNED = (
     "knotwork.network.train.history.History", "knotwork.network.train.train.Epoch",
-    "knotwork.network.start.init.InitReport", "knotwork.network.start.heads.HeadReport", "knotwork.errors",
+    "knotwork.network.start.init.InitReport", "knotwork.network.start.heads.HeadReport",
+    "knotwork.export.check.Exported", "knotwork.export.feed.onnx_feed", "knotwork.errors",
 )  # fmt: skip
 
 

@@ -410,7 +410,7 @@ def onnx_run(path, rows):
 @pytest.mark.parametrize("name", ["one-hot, net", "nested, mars", "one-hot, hinging", "sqrt, pipeline", "net"])
 def test_files_of_pipelines_give_their_prediction(fit, tmp_path, name):
     model, X, y = fit(name)
-    kw.export_onnx(model, tmp_path / "model.onnx", dtype="float64")
+    kw.export_onnx(model, tmp_path / "model.onnx", dtype="float64", inputs="features")
     about = {p.key: p.value for p in onnx.load(tmp_path / "model.onnx").metadata_props}
     link = about["knotwork.link"]
     assert link == LINK.get(name, "identity")

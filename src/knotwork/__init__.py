@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from knotwork.estimators.splinenet_classifier import SplineNetClassifier as SplineNetClassifier
     from knotwork.explanation.explanation import Explanation as Explanation
     from knotwork.explanation.explanation import explain as explain
-    from knotwork.export import export_onnx as export_onnx
+    from knotwork.export.onnx_file import export_onnx as export_onnx
     from knotwork.io import load as load
     from knotwork.io import save as save
     from knotwork.network.compile.convert import fold as fold
@@ -71,7 +71,7 @@ _HOME = {
     "SplineNetRegressor": "knotwork.estimators.splinenet",
     "as_pwl": "knotwork.network.resolve",
     "deepen": "knotwork.network.reshape",
-    "export_onnx": "knotwork.export",
+    "export_onnx": "knotwork.export.onnx_file",
     "explain": "knotwork.explanation.explanation",
     "fold": "knotwork.network.compile.convert",
     "from_network": "knotwork.network.compile.regions",

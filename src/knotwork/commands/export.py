@@ -21,9 +21,19 @@ def export(
         Literal["onnx", "torch"] | None,
         typer.Option(help="ONNX or torch.export; if absent, the file's ending decides."),
     ] = None,
+    inputs: Annotated[
+        Literal["columns", "features"] | None,
+        typer.Option(
+            help="What an ONNX file takes: the table's columns by name, text and gaps included, or one matrix of "
+            "encoded features. If absent: columns, if the model was fitted to a table with names."
+        ),
+    ] = None,
     dtype: Annotated[
-        Literal["float32", "float64"], typer.Option(help="Precision of the file's input, weights and output.")
-    ] = "float32",
+        Literal["float32", "float64"] | None,
+        typer.Option(
+            help="Precision of the weights and outputs. If absent: float64 for columns, float32 for features."
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -38,14 +48,22 @@ def export(
     import knotwork as kw
     from knotwork.export import export_onnx, export_torch
 
-    result = (export_onnx if chosen == "onnx" else export_torch)(kw.load(model), out, dtype=dtype)
+    loaded = kw.load(model)
+    if chosen == "onnx":
+        result = export_onnx(loaded, out, dtype=dtype, inputs=inputs)
+    elif inputs == "columns":
+        raise DataError("torch has no text: a .pt2 takes features, got --inputs columns; leave it out, or write ONNX")
+    else:
+        result = export_torch(loaded, out, dtype=dtype)
     if as_json:
         print_json({
-            "saved": str(out), "format": chosen, "dtype": dtype, "inputs": result.inputs, "outputs": result.outputs,
+            "saved": str(out), "format": chosen, "dtype": result.dtype, "inputs": result.inputs,
+            "outputs": result.outputs, "input_names": result.input_names, "output_names": result.output_names,
             "rows_checked": result.rows, "largest_difference": result.largest_difference,
         })  # fmt: skip
         return
+    taken = f"{result.inputs} {'features' if result.input_names == ('features',) else 'columns'}"
     typer.echo(
-        f"{printable(out)}: {chosen}, {dtype}, {result.inputs} features in, {result.outputs} out; off knotwork's own "
-        f"prediction by {result.largest_difference:.2g} at most on {result.rows} rows"
+        f"{printable(out)}: {chosen}, {result.dtype}, {taken} in, {', '.join(result.output_names)} out; off knotwork's "
+        f"own prediction by {result.largest_difference:.2g} at most on {result.rows} rows"
     )

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import knotwork as kw
-from knotwork import Hinge, Linear, Spline, export
+from knotwork import Hinge, Linear, Spline
 from knotwork.errors import DataError, NetworkError, ScaleWarning
+from knotwork.export import export_torch, torch_file
+from knotwork.export.nodes import Nodes
 from knotwork.network.activations import NAMES
 
 
@@ -74,7 +76,7 @@ def test_every_activation(tmp_path, name, dtype):
 def test_the_file_says_how_a_table_becomes_its_input(tmp_path):
     X, y = kw.datasets.load_abalone()
     model = kw.MarsRegressor().fit(X, y)
-    kw.export_onnx(model, tmp_path / "m.onnx", dtype="float64")
+    kw.export_onnx(model, tmp_path / "m.onnx", dtype="float64", inputs="features")
     about = metadata(tmp_path / "m.onnx")
     assert about["model"] == "MarsRegressor"
     assert json.loads(about["feature_names"]) == list(model.spline_.feature_names)
@@ -101,8 +103,8 @@ def test_a_file_that_disagrees_is_never_handed_over(tmp_path, monkeypatch):
     spline = Spline((Hinge(0, 1.0, 1),), [2.0], [[3.0]], ("x",))
     kw.export_onnx(spline, tmp_path / "s.onnx")
     before = (tmp_path / "s.onnx").read_bytes()
-    affine = export.Nodes.affine
-    monkeypatch.setattr(export.Nodes, "affine", lambda self, x, w, b: affine(self, x, w, b + 1e-3))
+    affine = Nodes.affine
+    monkeypatch.setattr(Nodes, "affine", lambda self, x, w, b: affine(self, x, w, b + 1e-3))
     with pytest.raises(NetworkError, match=r"must give our prediction, s.onnx was off by .* and was not written"):
         kw.export_onnx(spline, tmp_path / "s.onnx")
     assert (tmp_path / "s.onnx").read_bytes() == before
@@ -117,9 +119,9 @@ def test_a_program_that_disagrees_is_never_handed_over(tmp_path, monkeypatch):
         net.conversion = None
         return net
 
-    monkeypatch.setattr(export, "build", other)
+    monkeypatch.setattr(torch_file, "build", other)
     with pytest.raises(NetworkError, match="must give our prediction"):
-        export.export_torch(spline, tmp_path / "s.pt2")
+        export_torch(spline, tmp_path / "s.pt2")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -158,6 +160,24 @@ def test_columns_that_the_precision_of_the_file_cannot_tell_apart_are_named(tmp_
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.normal(size=300), 1.7e9 + 3600 * rng.uniform(size=300)])
     model = kw.MarsRegressor().fit(X, np.abs(X[:, 1] - 1.7e9 - 1800))
-    with pytest.warns(ScaleWarning, match=r"float32 round column 'x1'.*dtype='float64'"):
-        kw.export_onnx(model, tmp_path / "single.onnx")
-    kw.export_onnx(model, tmp_path / "double.onnx", dtype="float64")
+    for export in (kw.export_onnx, export_torch):
+        with pytest.warns(ScaleWarning, match=r"float32 round column 'x1'.*dtype='float64'"):
+            export(model, tmp_path / "single", dtype="float32")
+        export(model, tmp_path / "double")  # by itself
+    double, single = (onnxruntime.InferenceSession(made(m, tmp_path), providers=["CPUExecutionProvider"]) for m in
+                      (model, kw.MarsRegressor().fit(X - [0, 1.7e9], X[:, 0])))  # fmt: skip
+    assert [s.get_inputs()[0].type for s in (double, single)] == ["tensor(double)", "tensor(float)"]
+
+
+def made(model, folder):
+    kw.export_onnx(model, folder / "m.onnx")
+    return (folder / "m.onnx").read_bytes()
+
+
+def test_functions_that_are_evaluated_far_from_zero(tmp_path):
+    """Our own evaluation rounds there: the check allows for it, or it would refuse a right file."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.normal(size=300), 1.7e9 + 3600 * rng.uniform(size=300)])
+    model = kw.HingingHyperplanesRegressor(n_hinges=3, random_state=0).fit(X, np.abs(X[:, 0]) + X[:, 1] / 1000)
+    found = kw.export_onnx(model, tmp_path / "m.onnx")
+    assert found.largest_difference < 1e-6
