@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -38,7 +39,7 @@ def quietly(function, X):
 
 
 def table(rows=400, seed=0):
-    """Numbers (one far from zero), booleans, text and categories of a few levels, with and without gaps."""
+    """Numbers (one far from zero), booleans, text and categories of few and many levels, with and without gaps."""
     rng = np.random.default_rng(seed)
     gaps = rng.random((rows, 3)) < 0.15
     x, z = rng.normal(size=(2, rows))
@@ -46,10 +47,22 @@ def table(rows=400, seed=0):
     X = pd.DataFrame({
         "x": x, "z": np.where(gaps[:, 0], np.nan, z), "when": 1.7e9 + 3600 * rng.uniform(size=rows),
         "flag": rng.random(rows) < 0.4, "text": text, "level": np.where(gaps[:, 1], None, level),
-        "whole": rng.integers(0, 9, rows),
+        "whole": rng.integers(0, 9, rows), "grade": rng.choice(["poor", "fair", "good"], rows),
+        "city": rng.choice([f"city {k}" for k in range(40)], rows),
     })  # fmt: skip
     X["level"] = X["level"].astype("category")
-    y = np.abs(x) + np.where(gaps[:, 0], 1, np.maximum(z, 0)) + (text == "b") - 2 * (level == "mid") + X["flag"]
+    order = pd.CategoricalDtype(["poor", "fair", "good", "very good"], ordered=True)
+    X["grade"] = X["grade"].where(~gaps[:, 2], None).astype(order)
+    X.loc[0, "text"] = "only once"  # too rare for an indicator
+    y = (
+        X["grade"].cat.codes
+        + 5 * (X["city"] < "city 2")
+        + np.abs(x)
+        + np.where(gaps[:, 0], 1, np.maximum(z, 0))
+        + (text == "b")
+        - 2 * (level == "mid")
+        + X["flag"]
+    )
     return X, (y + 0.1 * rng.normal(size=rows)).to_numpy()
 
 
@@ -57,9 +70,12 @@ def strange(X, seed=1):
     """Rows to predict: gaps everywhere, categories that training did not see, values far out."""
     rng = np.random.default_rng(seed)
     odd = X.sample(200, random_state=seed, ignore_index=True).astype({"level": object, "flag": object, "whole": float})
+    odd["grade"] = odd["grade"].astype(object)
     for name in odd.columns:
         odd.loc[rng.random(len(odd)) < 0.15, name] = np.nan if odd[name].dtype.kind == "f" else None
-    odd.loc[rng.random(len(odd)) < 0.1, "level"] = "never seen"
+    for name in ("text", "level", "grade", "city"):
+        odd.loc[rng.random(len(odd)) < 0.1, name] = "never seen"
+    odd.loc[3, "grade"] = "very good"  # in the order, though training did not see it
     odd.loc[rng.random(len(odd)) < 0.1, "x"] *= 1e3
     return odd.astype({"flag": float})
 
@@ -268,19 +284,17 @@ def test_a_saved_model_gives_the_same_file(tmp_path):
     assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()
 
 
-@pytest.mark.parametrize("broken", ["_number", "_levels"])
+@pytest.mark.parametrize("broken", ["_number", "_look_up"])
 def test_the_check_goes_through_the_columns(tmp_path, monkeypatch, broken):
     """Break one kind of column on purpose: no file appears."""
     X, y = table()
     model = kw.MarsRegressor().fit(X, y)
 
-    def other(nodes, x, column, *more):
-        if broken == "_number":
-            return [
-                x,
-                *([nodes.cast(nodes.node("IsNaN", x), np.dtype(float))] if column.indicator else []),
-            ]  # not filled
-        return right(nodes, x, type(column)(column.name, column.categories[::-1], column.pooled, column.gaps), *more)
+    def other(*arguments):
+        made = right(*arguments)
+        if broken == "_look_up":
+            return replace(made, unseen=0)
+        return [arguments[1], *made[1:]]  # not filled
 
     right = getattr(columns_module, broken)
     monkeypatch.setattr(columns_module, broken, other)
@@ -297,9 +311,9 @@ def test_the_file_says_what_it_takes(tmp_path):
     session = session_of(tmp_path / "m.onnx")
     assert {i.name: i.type for i in session.get_inputs()} == {
         **dict.fromkeys(["x", "z", "when", "flag", "whole"], "tensor(double)"),
-        **dict.fromkeys(["text", "level"], "tensor(string)"),
+        **dict.fromkeys(["text", "level", "grade", "city"], "tensor(string)"),
     }
-    assert [i.shape for i in session.get_inputs()] == [["rows", 1]] * 7
+    assert [i.shape for i in session.get_inputs()] == [["rows", 1]] * 9
 
 
 def test_tables_of_every_library_are_fed_alike(tmp_path):

@@ -16,9 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.data.columns.kinds import Column
+from knotwork.data.columns.kinds import Categories, Column
+from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.columns.levels import Levels
 from knotwork.data.columns.number import Number
+from knotwork.data.columns.ordered import Ordered
 from knotwork.data.columns.skipped import Skipped
 from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
@@ -65,14 +67,13 @@ def _is_unicode(name: str) -> bool:
 
 
 def _is_text(column: Column) -> bool:
-    if not isinstance(column, Levels):
+    if not isinstance(column, Categories):
         return False
-    levels = (*column.categories, *column.pooled)
-    if all(isinstance(level, str) for level in levels):
+    if all(isinstance(level, str) for level in column.known):
         return True
-    if all(isinstance(level, (Real, np.bool_)) for level in levels):
+    if all(isinstance(level, Real) for level in column.known):
         return False
-    kinds = sorted({type(level).__name__ for level in levels})
+    kinds = sorted({type(level).__name__ for level in column.known})
     raise NetworkError(
         f"an ONNX file takes categories that are text or numbers, column {column.name!r} has {' and '.join(kinds)}; "
         f"turn them into text before the fit, or pass inputs='features'"
@@ -86,8 +87,8 @@ def features(nodes: Nodes, encoder: TableEncoder) -> str:
         match column:
             case Number():
                 blocks += _number(nodes, column.name, column)
-            case Levels():
-                blocks.append(_levels(nodes, column.name, column, encoder.missing == "error"))
+            case Levels() | LevelMeans() | Ordered():
+                blocks.append(_looked_up(nodes, column.name, _look_up(column, encoder.missing), _is_text(column)))
             case Skipped():
                 pass
     return blocks[0] if len(blocks) == 1 else nodes.node("Concat", *blocks, axis=1)
@@ -101,29 +102,63 @@ def _number(nodes: Nodes, x: str, column: Number) -> list[str]:
     return [filled, nodes.cast(gap, DOUBLE)] if column.indicator else [filled]
 
 
-def _levels(nodes: Nodes, x: str, column: Levels, refuse_gaps: bool) -> str:
-    """Indicators: a code for each row, and a row of a table for each code."""
+@dataclass(frozen=True)
+class LookUp:
+    """Categories by a table: each has a row of it, and so have all unseen ones together, and gaps.
+
+    rows : of each category; table : (rows, features)
+    """
+
+    rows: dict[Any, int]
+    unseen: int
+    gap: int
+    table: Floats
+
+
+def _look_up(column: Categories, missing: str) -> LookUp:
+    """Return the table of a column: a row for each category, for those that training did not see, and for gaps."""
     width = len(column.feature_names)
-    zeros, refused = width, width + 1  # the last rows of the table
-    pool = len(column.categories) if column.pooled else zeros
-    gap = width - 1 if column.gaps else refused if refuse_gaps else pool
-    place = {level: k for k, level in enumerate(column.categories)} | dict.fromkeys(column.pooled, pool)
-    table = nodes.tensor(np.vstack([np.eye(width), np.zeros(width), np.full(width, np.nan)]), DOUBLE)
-    code = _code(nodes, x, place, pool, gap, _is_text(column))
-    flat = nodes.node("Reshape", code, nodes.tensor([-1], INTEGER))
-    return nodes.node("Gather", table, flat, axis=0)
+    match column:
+        case Levels():
+            own, known = len(column.categories), column.categories
+            table = np.eye(own, width)
+            unseen = np.eye(1, width, own)[0] if column.pooled else np.zeros(width)
+            gap = np.eye(1, width, width - 1)[0] if column.gaps else unseen
+        case LevelMeans():
+            known, table, unseen = column.levels, column.means, column.default
+            gap = column.default if column.gap is None else column.gap
+        case Ordered():
+            known = column.categories
+            table = np.outer(np.arange(len(known)), np.eye(1, width)[0])
+            # What has no place in the order counts as missing.
+            unseen = gap = np.array([np.nan if column.fill is None else column.fill, 1.0])[:width]
+    if missing == "error":
+        gap = np.full(width, np.nan)
+    rows = {level: k for k, level in enumerate(known)}
+    count = len(rows)
+    if isinstance(column, Levels):  # those too rare are like those that training did not see
+        rows |= dict.fromkeys(column.pooled, count)
+    return LookUp(rows, count, count + 1, np.vstack([table, unseen, gap]))
 
 
-def _code(nodes: Nodes, x: str, place: dict[Any, int], default: int, missing: int, is_text: bool) -> str:
-    """Look every value up: (rows, 1) → (rows, 1) integers."""
+def _looked_up(nodes: Nodes, x: str, look_up: LookUp, is_text: bool) -> str:
+    """Look every value up: (rows, 1) → (rows, features)."""
     if is_text:
-        return nodes.look_up(x, {"": missing} | place, default)
-    levels = nodes.tensor(np.array([[float(level) for level in place]]), DOUBLE)
-    places = nodes.tensor(np.array([[code - default for code in place.values()]]), INTEGER)
+        code = nodes.look_up(x, {"": look_up.gap} | look_up.rows, look_up.unseen)
+    else:
+        code = _code_of_number(nodes, x, look_up)
+    flat = nodes.node("Reshape", code, nodes.tensor([-1], INTEGER))
+    return nodes.node("Gather", nodes.tensor(look_up.table, DOUBLE), flat, axis=0)
+
+
+def _code_of_number(nodes: Nodes, x: str, look_up: LookUp) -> str:
+    """Compare with all categories: (rows, 1) → (rows, 1) integers."""
+    levels = nodes.tensor([[float(level) for level in look_up.rows]], DOUBLE)
+    beyond = nodes.tensor([[row - look_up.unseen for row in look_up.rows.values()]], INTEGER)
     hits = nodes.cast(nodes.node("Equal", x, levels), INTEGER)
-    found = nodes.node("ReduceSum", nodes.node("Mul", hits, places), nodes.tensor([1], INTEGER), keepdims=1)
-    found = nodes.node("Add", found, nodes.tensor(default, INTEGER))
-    return nodes.node("Where", nodes.node("IsNaN", x), nodes.tensor(missing, INTEGER), found)
+    found = nodes.node("ReduceSum", nodes.node("Mul", hits, beyond), nodes.tensor([1], INTEGER), keepdims=1)
+    found = nodes.node("Add", found, nodes.tensor(look_up.unseen, INTEGER))
+    return nodes.node("Where", nodes.node("IsNaN", x), nodes.tensor(look_up.gap, INTEGER), found)
 
 
 def refused(nodes: Nodes, rows: str) -> str:
@@ -145,8 +180,8 @@ def raw_rows(encoder: TableEncoder, rows: Floats, rng: np.random.Generator) -> d
                 values = block[:, 0].copy()
                 if column.fill is not None:
                     values[odd] = np.nan
-            case Levels():
-                values = _some_levels(column, len(rows), encoder.missing != "error", odd, rng)
+            case Levels() | LevelMeans() | Ordered():
+                values = _some_levels(column, len(rows), encoder.missing, odd, rng)
             case Skipped():
                 values = np.zeros(len(rows))
         table[column.name] = values
@@ -154,16 +189,20 @@ def raw_rows(encoder: TableEncoder, rows: Floats, rng: np.random.Generator) -> d
 
 
 def _some_levels(
-    column: Levels, rows: int, gaps: bool, odd: NDArray[np.bool_], rng: np.random.Generator
+    column: Categories, rows: int, missing: str, odd: NDArray[np.bool_], rng: np.random.Generator
 ) -> NDArray[Any]:
-    levels: Sequence[Any] = (*column.categories, *column.pooled)
-    is_text = _is_text(column)
+    levels, is_text = column.known, _is_text(column)
     values = np.empty(rows, dtype=object)
     values[:] = [levels[k] for k in rng.integers(len(levels), size=rows)]
+    gap: Any = None if is_text else np.nan
     unseen: Any = UNSEEN if is_text else float(max(levels)) + 1.5
-    # Where "" is a category, a file has no way to say that a text is missing.
-    strange = [None if is_text else np.nan, unseen] if gaps and "" not in levels else [unseen]
-    values[odd] = [strange[k] for k in rng.integers(len(strange), size=int(odd.sum()))]
+    strange = [unseen]
+    if isinstance(column, Ordered) and column.fill is None:
+        strange = []  # refused
+    elif missing != "error" and "" not in levels:  # where "" is a category, a file cannot say that a text is missing
+        strange.append(gap)
+    if strange:
+        values[odd] = [strange[k] for k in rng.integers(len(strange), size=int(odd.sum()))]
     return values if is_text else values.astype(np.float64)
 
 

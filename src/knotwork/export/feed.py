@@ -42,4 +42,6 @@ def as_text(values: NDArray[Any]) -> NDArray[Any]:
     """Return texts with None, NaN or NA for gaps as a column of strings: (rows,) → (rows, 1)."""
     import pandas as pd
 
-    return np.where(pd.isna(values), "", values).astype(object)[:, None]
+    made = np.empty((len(values), 1), dtype=object)
+    made[:, 0] = ["" if gap else str(value) for value, gap in zip(values, pd.isna(values), strict=True)]
+    return made

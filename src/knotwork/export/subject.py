@@ -11,8 +11,10 @@ from torch import nn
 from knotwork import __version__
 from knotwork.arrays import Floats
 from knotwork.data.columns.kinds import Column
+from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.columns.levels import Levels
 from knotwork.data.columns.number import Number
+from knotwork.data.columns.ordered import Ordered
 from knotwork.data.columns.skipped import Skipped
 from knotwork.errors import NetworkError
 from knotwork.network.chain import Chain
@@ -105,6 +107,19 @@ def _column(column: Column) -> dict[str, Any]:
     match column:
         case Levels():
             about["categories"] = [str(c) for c in column.categories]
+            if column.pooled:
+                about["pooled"] = [str(c) for c in column.pooled]
+            if column.gaps:
+                about["gaps"] = True
+        case LevelMeans():
+            about["means"] = {
+                str(level): means for level, means in zip(column.levels, column.means.tolist(), strict=True)
+            }
+            about["default"] = column.default.tolist()
+            about["gap"] = None if column.gap is None else column.gap.tolist()
+        case Ordered():
+            about["order"] = [str(c) for c in column.categories]
+            about["fill"] = column.fill
         case Number(indicator=True):
             about["fill"] = column.fill
         case Skipped():
