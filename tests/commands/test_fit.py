@@ -406,6 +406,16 @@ def test_the_latest_rows_are_held_out(knotwork_json, write, frame, tmp_path, hid
     assert excluded["notes"] == report["notes"]
 
 
+def test_time_by_dates(knotwork_json, write, frame):
+    days = pd.Timestamp("2023-12-01") + pd.to_timedelta(np.random.default_rng(0).permutation(300), unit="D")
+    path = write(frame.assign(day=days.strftime("%Y-%m-%d")))
+    report = knotwork_json("fit", path, "--target", "y", "--time", "day", "--hidden", "8", "--epochs", "1")
+    assert report["notes"][-1] == "the latest rows by 'day' are held out"
+    table = read_file(path)
+    rows = choose_rows(table, "y", choose_columns(table, "y", time="day"), False, 0.2, 0, time="day")
+    assert days[rows.train].max() < days[rows.test].min()
+
+
 def test_groups_and_times_that_cannot_be_used(refused, write, frame):
     path = write(frame.assign(gap=np.where(frame.index < 4, np.nan, 1.0), key=[f"k{k}" for k in range(300)]))
     options = ("fit", path, "--target", "y")

@@ -2,6 +2,7 @@
 
 import datetime as dt
 
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -11,6 +12,7 @@ import pytest
 import knotwork as kw
 from knotwork.data.columns.date import Date
 from knotwork.data.columns.duration import Duration
+from knotwork.data.columns.instants import lengths
 from knotwork.data.learn import learn_encoder, learn_table
 from knotwork.errors import ColumnWarning, DataError, MissingWarning
 
@@ -185,3 +187,13 @@ def test_classes_and_networks_take_dates():
     assert net.score(frame, Y) > 0.9
     assert isinstance(net.encoder_.columns[0], Date)
     kw.explain(net, frame, Y).effects["sold"]
+
+
+def test_durations_keep_every_microsecond():
+    exact = np.arange(2_902_423_000, 2_902_423_400)
+    series = pd.Series(exact.astype("timedelta64[us]"))
+    series.iloc[3] = pd.NaT
+    for table in (pd.DataFrame({"took": series}), pl.DataFrame({"took": series})):
+        found = lengths(nw.from_native(table, eager_only=True)["took"], "took")
+        assert np.isnan(found[3])
+        assert np.delete(found, 3).tolist() == np.delete(exact, 3).tolist()

@@ -284,7 +284,7 @@ def test_a_saved_model_gives_the_same_file(tmp_path):
     assert (tmp_path / "one.onnx").read_bytes() == (tmp_path / "two.onnx").read_bytes()
 
 
-@pytest.mark.parametrize("broken", ["_number", "_look_up"])
+@pytest.mark.parametrize("broken", ["filled", "_look_up"])
 def test_the_check_goes_through_the_columns(tmp_path, monkeypatch, broken):
     """Break one kind of column on purpose: no file appears."""
     X, y = table()

@@ -93,8 +93,8 @@ def _codes(table: Table, name: str, rows: NDArray[np.intp], option: str) -> NDAr
     values = table.columns.get(name)
     if values is None:
         raise DataError(
-            f"{option} takes a column of numbers or of few texts, {name!r} of {table.path} holds "
-            f"{'dates' if table.kinds[name] == 'date' else 'too many texts'}; turn it into numbers first"
+            f"{option} takes a column of numbers, of dates as 2024-12-31 or of texts, {name!r} of {table.path} holds "
+            f"{'other dates or times' if table.kinds[name] == 'date' else 'too many texts'}; turn it into numbers first"
         )
     gaps = table.missing(name)[rows]
     if gaps.any():

@@ -1,7 +1,8 @@
 """The columns of a table inside an ONNX graph: what each kind takes, its features, and values to check it with.
 
 Every column is an input (rows, 1) of its own name. Numbers and booleans are doubles, NaN where they are missing; text
-is strings, "" where it is missing (unless training had "" as a category). What ``predict`` refuses, an infinity or a
+is strings, "" where it is missing (unless training had "" as a category); dates are seconds since 1970, durations and
+times of the day seconds (:mod:`knotwork.export.dates`). What ``predict`` refuses, an infinity or a
 gap in a model of ``missing="error"``, makes the outputs NaN.
 """
 
@@ -16,6 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
+from knotwork.data.columns.date import Date
+from knotwork.data.columns.duration import Duration
+from knotwork.data.columns.instants import DAY, UNITS
 from knotwork.data.columns.kinds import Categories, Column
 from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.columns.levels import Levels
@@ -24,12 +28,15 @@ from knotwork.data.columns.ordered import Ordered
 from knotwork.data.columns.skipped import Skipped
 from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
+from knotwork.export.dates import SECOND, date, duration, filled
 from knotwork.export.feed import as_text
 from knotwork.export.nodes import DOUBLE, Nodes
 
 INTEGER = np.dtype(np.int64)
 # Text that no table has.
 UNSEEN = "\ue000 training did not see this"
+# Moments that the rows of a check may have: years 1800 to 2200.
+RANGE = (-5.36e15, 7.25e15)
 # Share of the rows of a check that have a gap, or a category that training did not see.
 SURPRISES = 0.15
 
@@ -86,20 +93,16 @@ def features(nodes: Nodes, encoder: TableEncoder) -> str:
     for column in encoder.columns:
         match column:
             case Number():
-                blocks += _number(nodes, column.name, column)
+                blocks += filled(nodes, column.name, column.fill, column.indicator)
+            case Date():
+                blocks += date(nodes, column.name, column)
+            case Duration():
+                blocks += duration(nodes, column.name, column)
             case Levels() | LevelMeans() | Ordered():
                 blocks.append(_looked_up(nodes, column.name, _look_up(column, encoder.missing), _is_text(column)))
             case Skipped():
                 pass
     return blocks[0] if len(blocks) == 1 else nodes.node("Concat", *blocks, axis=1)
-
-
-def _number(nodes: Nodes, x: str, column: Number) -> list[str]:
-    if column.fill is None:
-        return [x]
-    gap = nodes.node("IsNaN", x)
-    filled = nodes.node("Where", gap, nodes.tensor(column.fill, DOUBLE), x)
-    return [filled, nodes.cast(gap, DOUBLE)] if column.indicator else [filled]
 
 
 @dataclass(frozen=True)
@@ -168,7 +171,10 @@ def refused(nodes: Nodes, rows: str) -> str:
 
 
 def raw_rows(encoder: TableEncoder, rows: Floats, rng: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Make a table whose features are like some rows (N, d): the same numbers, with gaps, and categories at random."""
+    """Make a table whose features are like some rows (N, d): the same numbers, with gaps, and categories at random.
+
+    Its values are those that a file takes, with None for missing text; :func:`as_table` makes a frame of them.
+    """
     table: dict[str, NDArray[Any]] = {}
     position = 0
     for column in encoder.columns:
@@ -176,16 +182,44 @@ def raw_rows(encoder: TableEncoder, rows: Floats, rng: np.random.Generator) -> d
         position += block.shape[1]
         odd = rng.random(len(rows)) < SURPRISES
         match column:
-            case Number():
-                values = block[:, 0].copy()
-                if column.fill is not None:
-                    values[odd] = np.nan
             case Levels() | LevelMeans() | Ordered():
                 values = _some_levels(column, len(rows), encoder.missing, odd, rng)
+            case Number() | Date() | Duration():
+                values = _in_raw_units(column, block[:, 0])
+                if column.fill is not None:
+                    values[odd] = np.nan
             case Skipped():
                 values = np.zeros(len(rows))
         table[column.name] = values
     return table
+
+
+def _in_raw_units(column: Number | Date | Duration, values: Floats) -> Floats:
+    """Return what a file is given for a feature: numbers as they are, dates and durations in seconds."""
+    match column:
+        case Date():
+            return np.rint(np.clip(column.origin + values * DAY, *RANGE)) / SECOND
+        case Duration():
+            return np.rint(np.clip(values * UNITS[column.unit], *RANGE)) / SECOND
+    return values.copy()
+
+
+def as_table(encoder: TableEncoder, table: dict[str, NDArray[Any]]) -> Any:
+    """Return values that a file takes as the table that ``predict`` takes: dates as dates."""
+    import pandas as pd
+
+    frame = {}
+    for column in encoder.columns:
+        values: Any = table[column.name]
+        if isinstance(column, (Date, Duration)):
+            gaps = np.isnan(values)
+            whole = np.rint(np.where(gaps, 0.0, values) * SECOND).astype(np.int64)
+            kind = "datetime64[us]" if isinstance(column, Date) else "timedelta64[us]"
+            values = pd.Series(whole.astype(kind)).mask(gaps)
+            if isinstance(column, Date) and column.zone is not None:
+                values = values.dt.tz_localize("UTC").dt.tz_convert(column.zone)
+        frame[column.name] = values
+    return pd.DataFrame(frame)
 
 
 def _some_levels(

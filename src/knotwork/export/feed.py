@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.arrays import Floats
+from knotwork.data.columns.instants import lengths, moments
 from knotwork.data.columns.series import floats, texts
 from knotwork.data.table import as_frame
 from knotwork.errors import DataError
@@ -22,7 +26,8 @@ def onnx_feed(session: Any, X: Any) -> dict[str, NDArray[Any]]:
 
     Returns
     -------
-    A matrix (rows, 1) for each input: numbers as float64, NaN where they are missing, text as str, "" where missing
+    A matrix (rows, 1) for each input: numbers as float64, NaN where they are missing, dates and durations as seconds,
+    text as str, "" where it is missing
     """
     frame = as_frame(X)
     if frame is None:
@@ -32,10 +37,28 @@ def onnx_feed(session: Any, X: Any) -> dict[str, NDArray[Any]]:
     missing = [name for name in inputs if name not in known]
     if missing:
         raise DataError(f"a table must have the columns that the file takes, this one has no {missing[0]!r}; add it")
+    about = json.loads(session.get_modelmeta().custom_metadata_map["knotwork.columns"])
+    columns = {column["name"]: column for column in about}
     return {
-        name: as_text(texts(frame[known[name]])) if is_text else floats(frame[known[name]], name)[:, None]
+        name: as_text(texts(frame[known[name]])) if is_text else _numbers(frame[known[name]], columns[name])[:, None]
         for name, is_text in inputs.items()
     }
+
+
+def _numbers(values: nw.Series[Any], about: dict[str, Any]) -> Floats:
+    """Return a column as the numbers that a file takes: (rows,)."""
+    name, unit = about["name"], about.get("unit", "")
+    if unit == "seconds":
+        return lengths(values, name) / 1e6
+    if not unit:
+        return floats(values, name)
+    found = moments(values, name)
+    if (found.zone is None) != (about["zone"] is None):
+        raise DataError(
+            f"dates must have a time zone if those of training had one, column {name!r} has {found.zone} and had "
+            f"{about['zone']}; give it one, or take it away"
+        )
+    return found.values / 1e6
 
 
 def as_text(values: NDArray[Any]) -> NDArray[Any]:

@@ -21,7 +21,7 @@ from knotwork.atomic import atomic_file
 from knotwork.data.links import LINKS
 from knotwork.errors import MissingPackage, NetworkError
 from knotwork.export.check import ROUNDING, Exported, check, rows_around_the_kinks, warn_of_rounded_rows
-from knotwork.export.columns import Input, features, feed, inputs_of, raw_rows, refused
+from knotwork.export.columns import Input, as_table, features, feed, inputs_of, raw_rows, refused
 from knotwork.export.nodes import Nodes
 from knotwork.export.subject import Precision, Subject, subject_of
 from knotwork.parameters import checked, place, text
@@ -80,10 +80,11 @@ def export_onnx(
 
     Notes
     -----
-    **Columns.** Numbers and booleans are doubles, NaN where they are missing. Text is strings, "" where it is missing
-    (unless training had "" as a category). Gaps, rare and unseen categories count as they do in ``predict``, without a
-    warning; what ``predict`` refuses (an infinity, or a gap with ``missing="error"``) makes the outputs NaN. Columns
-    that the model leaves out are no inputs.
+    **Columns.** Numbers and booleans are doubles. Dates are doubles, seconds since 1970-01-01 00:00 in UTC, or on the
+    clock for dates without a time zone; durations and times of the day are seconds. NaN is missing in all of these.
+    Text is strings, "" where it is missing (unless training had "" as a category). Gaps, rare and unseen categories
+    count as they do in ``predict``, without a warning; what ``predict`` refuses (an infinity, or a gap with
+    ``missing="error"``) makes the outputs NaN. Columns that the model leaves out are no inputs.
 
     **Outputs.** "prediction" (rows, outputs). For a classifier "label" (rows,), text, integers or booleans as the
     classes are, "probabilities" (rows, classes) in the order of ``classes_``, and "decision" (rows, outputs), what
@@ -251,11 +252,9 @@ def _checked(subject: Subject, layout: Layout, path: Path, session: Any) -> Expo
         assert encoder is not None
         table = raw_rows(encoder, rows, np.random.default_rng(1))
         given = feed(table, layout.columns)
-        import pandas as pd
-
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of gaps and unseen categories, which are there on purpose
-            rows = encoder.encode(pd.DataFrame(table))
+            rows = encoder.encode(as_table(encoder, table))
     found = dict(zip(layout.outputs, session.run(list(layout.outputs.values()), given), strict=True))
     expected = subject.parts(rows)
     largest, allowed = check(subject, layout.dtype, path, rows, found["link"], expected)

@@ -10,6 +10,8 @@ from torch import nn
 
 from knotwork import __version__
 from knotwork.arrays import Floats
+from knotwork.data.columns.date import Date
+from knotwork.data.columns.duration import Duration
 from knotwork.data.columns.kinds import Column
 from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.columns.levels import Levels
@@ -120,6 +122,11 @@ def _column(column: Column) -> dict[str, Any]:
         case Ordered():
             about["order"] = [str(c) for c in column.categories]
             about["fill"] = column.fill
+        case Date():
+            about |= {"unit": "seconds since 1970-01-01 00:00", "zone": column.zone, "origin": column.origin / 1e6,
+                      "calendar": list(column.calendar), "fill": column.fill}  # fmt: skip
+        case Duration():
+            about |= {"unit": "seconds", "feature": column.unit, "fill": column.fill}
         case Number(indicator=True):
             about["fill"] = column.fill
         case Skipped():

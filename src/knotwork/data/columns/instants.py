@@ -65,6 +65,10 @@ def parsed_dates(levels: list[Any]) -> Moments | None:
 def lengths(column: nw.Series[Any], name: str) -> Floats:
     """Read durations, or times of a day since midnight, as microseconds: (N,), NaN for gaps."""
     if isinstance(column.dtype, nw.Duration):
+        values = column.to_numpy()
+        if values.dtype.kind == "m":  # narwhals loses a microsecond of some that pandas has, to rounding
+            whole = values.astype("timedelta64[us]")
+            return np.where(np.isnat(whole), np.nan, whole.astype(np.int64))
         return np.asarray(column.dt.total_microseconds().to_numpy(), dtype=np.float64)
     if column.dtype in (nw.Time, nw.Object):
         codes, levels = factorise_objects(column)
