@@ -197,6 +197,16 @@ def test_gaps_are_not_outside():
     assert model.outside(gaps * 1e3).sum() > 300
 
 
+@pytest.mark.parametrize("kind", [kw.MaxAffineRegressor, kw.DCMaxAffineRegressor, kw.HingingHyperplanesRegressor])
+def test_other_piecewise_models_mark_rows_and_go_on(kind, tmp_path):
+    model = kind(random_state=0).fit(X[:100], y[:100])
+    assert not model.outside(X[:100]).any()
+    kw.save(model, tmp_path)
+    assert kw.load(tmp_path).outside(X[:100] * 1e3).sum() > 90
+    held = model.limits_.hold(X[:1] * 1e3)
+    assert model.predict(X[:1] * 1e3) != model.predict(held)
+
+
 def test_earth_goes_on():
     earth = kw.MarsRegressor(compat="earth").fit(X, y)
     assert earth.spline_.limits is None

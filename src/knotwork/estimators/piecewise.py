@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 
 from knotwork.arrays import CHUNK, Floats
 from knotwork.data.coordinates import Coordinates, value_and_std
+from knotwork.data.limits import range_of
 from knotwork.data.split import held_out, row_numbers
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_regression, read_table
@@ -60,6 +61,7 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         self._standardised = standardised[0] if len(functions) == 1 else standardised[0].stack(standardised)
         self.fit_ = PiecewiseFit(coordinates, tuple(sizes), tuple(errors))
         self.encoder_ = encoder.with_means(coordinates.x_centre)
+        self.limits_ = range_of(matrix)
         self._flat_output = response.ndim == 1
 
     def _fit_output(self, rows: Rows, held: NDArray[np.bool_], rules: FitRules) -> tuple[Any, list[int], list[float]]:
