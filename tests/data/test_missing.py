@@ -5,8 +5,11 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import knotwork as kw
 from knotwork.data.columns.number import weighted_median
@@ -212,3 +215,13 @@ def test_saved_and_explained(tmp_path):
     parts = explanation.contributions(HOLES[:5]).to_frame()
     np.testing.assert_allclose(parts.drop(columns="prediction").sum(axis=1), model.predict(HOLES[:5]))
     explanation.to_html(tmp_path / "report.html")
+
+
+def test_a_network_and_a_scaler_in_front_know_about_gaps():
+    pipeline = make_pipeline(StandardScaler(), kw.MarsRegressor()).fit(HOLES, Y)
+    net = kw.to_network(pipeline, dtype=torch.float64)
+    encoder = net.conversion.encoder
+    assert encoder.feature_names == ("x0", "x1", "x1 is missing", "x2")
+    assert encoder.columns[1].fill == pytest.approx(FILL)
+    rows = torch.from_numpy(np.ascontiguousarray(encoder.encode(HOLES)))
+    np.testing.assert_allclose(net(rows).detach().numpy()[:, 0], pipeline.predict(HOLES), rtol=0, atol=1e-9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -184,7 +185,7 @@ def _scale(part: Part) -> dict[str, Any]:
     return {
         "steps": part.steps,
         "origin": None if part.origin is None else part.origin / 1e3,  # milliseconds, as browsers count
-        "zone": part.zone or "UTC",
+        "zone": re.sub(r"^UTC(?=[+-])", "", part.zone or "UTC"),  # browsers call a fixed offset +02:00
         "daily": part.daily,
         "unit": part.unit,
     }
