@@ -122,7 +122,7 @@ def test_what_lies_between_the_scalings_is_trained_and_they_stay(data):
     history = kw.train(net, X, y, epochs=30, random_state=0)
     assert (net[0], net[-1]) == ends
     for name, value in net.state_dict().items():
-        scaling = name.endswith(("centre", "scale"))
+        scaling = name.endswith(("centre", "scale", "lower", "upper"))
         assert torch.equal(value, before[name]) == scaling, name
     assert history.validation_loss[history.best_epoch] < history.validation_loss[0]
 
