@@ -6,6 +6,7 @@ Only where atheris is installed (``pip install atheris``, Linux): it is no depen
 from __future__ import annotations
 
 import importlib.util
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -28,7 +29,10 @@ def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[st
         report(f"{runs} inputs of the reader of {kind}, from case {first}")
         place = folder / kind
         place.mkdir()
-        options = [f"-runs={runs}", f"-seed={1 + seed + first}", f"-timeout={SECONDS}", f"-rss_limit_mb={MEGABYTES}"]
+        options = [
+            f"-runs={runs}", f"-seed={1 + seed + first}", f"-timeout={SECONDS}", f"-rss_limit_mb={MEGABYTES}",
+            f"-artifact_prefix={place}{os.sep}",  # inputs that failed, which would lie in the repository else
+        ]  # fmt: skip
         command = [sys.executable, "-m", "tests.torture.fuzz.readers", kind, str(place), *options]
         run = subprocess.run(command, capture_output=True, text=True, errors="replace", cwd=Path(__file__).parents[2])
         bad = [] if run.returncode == 0 else [f"cases from {first}, {kind}: {_end(run.stderr)}"]

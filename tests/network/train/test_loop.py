@@ -98,20 +98,25 @@ def test_the_global_generator_is_left_alone(data):
     net = start(X, y)
     kw.train(net, X, y, epochs=2, dropout=0.5, random_state=0)
     kw.SplineNetRegressor(hidden=(8,), epochs=1, start="random").fit(X, y)
-    kw.train(Noisy(X.shape[1]), X, y, epochs=1, random_state=0)
+    for always in (False, True):
+        kw.train(Noisy(X.shape[1], always), X, y, epochs=1, random_state=0)
+    kw.train(Noisy(X.shape[1], True), [(X[:100], y[:100])], validation=(X[100:], y[100:]), epochs=1, random_state=0)
+    with pytest.raises(NetworkError, match="one column per output"):
+        kw.train(Noisy(X.shape[1], True), X, np.column_stack([y, y]), random_state=0)
     assert torch.equal(torch.rand(3), expected)
 
 
 class Noisy(torch.nn.Module):
-    """A network that draws from the global generator by itself while it is trained."""
+    """A network that draws from the global generator by itself: while it is trained, or always."""
 
-    def __init__(self, inputs):
+    def __init__(self, inputs, always):
         super().__init__()
+        self.always = always
         with torch.random.fork_rng(devices=[]):
             self.inner = torch.nn.Linear(inputs, 1)
 
     def forward(self, x):
-        return self.inner(x + 0.1 * torch.randn_like(x) if self.training else x)
+        return self.inner(x + 0.1 * torch.randn_like(x) if self.training or self.always else x)
 
 
 def test_what_lies_between_the_scalings_is_trained_and_they_stay(data):

@@ -23,7 +23,7 @@ from knotwork.network.train.inside import Inside, trained_part
 from knotwork.network.train.loop import Report, TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import Factory
-from knotwork.network.train.randomness import global_generator
+from knotwork.network.train.randomness import draws, global_generator
 from knotwork.network.train.reading import Given, Loader, read_given, row_dtype
 from knotwork.network.train.rows import Part, Rows, Stream
 from knotwork.parameters import checked, is_number, number, place, positive, seed, shown, switch, text, whole
@@ -151,12 +151,38 @@ def train(
     drawn = file.seed() if file is not None and random_state is None else None
     if drawn is None:
         drawn = int(np.random.default_rng(random_state).integers(2**31))
-    dtype, device = placement(net)
-    with global_generator(drawn, device) if y is None else nullcontext():  # loaders draw from it
+    # Loaders draw from torch's global generator, and so may layers that we do not know, in evaluation mode too.
+    with global_generator(drawn, placement(net)[1]) if y is None or draws(net) else nullcontext():
         given = read_given(net, X, y, sample_weight, validation, drawn, task, own_loss=loss is not None)
         _require_batches(net, given, batch_size)
-    options = replace(options, setback=_setback(setback, given))
-    goal = _loss_of(given, loss, label_smoothing)
+        options = replace(options, setback=_setback(setback, given))
+        goal = _loss_of(given, loss, label_smoothing)
+        with epoch_progress(bool(verbose), epochs, unseen=given.unseen) as show:
+            history = _fit(
+                net, given, goal, options, seed=drawn, standardise=standardise, show=show, callbacks=callbacks,
+                optimiser=optimizer, file=file,
+            )  # fmt: skip
+    if file is not None:
+        file.remove()
+    history.validation_unseen = given.unseen
+    return history
+
+
+def _fit(
+    net: nn.Module,
+    given: Given,
+    goal: Loss,
+    options: TrainOptions,
+    *,
+    seed: int,
+    standardise: bool,
+    show: Report | None,
+    callbacks: Sequence[Callback],
+    optimiser: Factory | None,
+    file: Checkpoint | None,
+) -> History:
+    """Train a network in coordinates that suit the loop; on failure it is as it was, with Ctrl-C the best so far."""
+    dtype, device = placement(net)
     rows = given.measured
     measured = goal.coordinates(rows.X, rows.y, rows.weight) if standardise else None
     before = copy.deepcopy(net.state_dict())
@@ -164,24 +190,21 @@ def train(
     try:
         with (
             flags_kept(net),
-            trained_part(
-                net, measured, rows.X, given.outputs, logits=isinstance(goal, LogLoss)
-            ) as inside,
-            epoch_progress(bool(verbose), epochs, unseen=given.unseen) as show,
-        ):  # fmt: skip
+            trained_part(net, measured, rows.X, given.outputs, logits=isinstance(goal, LogLoss)) as inside,
+        ):
             goal = replace(goal, inside=inside.coordinates) if isinstance(goal, OwnLoss) else goal
             takes = dtype, row_dtype(inside.net, inside.coordinates.features(rows.X[:2]))
             try:
-                history = fit_network(
+                return fit_network(
                     inside.net,
                     _training(given, goal, inside.coordinates, device, *takes),
                     Part.of(given.validation, goal, inside.coordinates, device, *takes),
                     options,
-                    seed=drawn,
+                    seed=seed,
                     loss=goal,
                     unit=goal.unit(inside.coordinates),
                     report=_report(show, callbacks, inside),
-                    optimiser=optimizer,
+                    optimiser=optimiser,
                     checkpoint=file,
                 )
             except KeyboardInterrupt:
@@ -193,10 +216,6 @@ def train(
         raise
     finally:
         net.zero_grad(set_to_none=True)
-    if file is not None:
-        file.remove()
-    history.validation_unseen = given.unseen
-    return history
 
 
 def _setback(asked: float | str | None, given: Given) -> float | None:
