@@ -312,7 +312,7 @@ def test_the_whole_way_in_processes_of_their_own(data, tmp_path):
     assert len(predicted.stdout.splitlines()) == 301
     exported = run("export", model, "--out", tmp_path / "model.onnx", "--json")
     assert exported.returncode == 0, exported.stderr
-    assert json.loads(exported.stdout)["inputs"] == 6
+    assert json.loads(exported.stdout)["inputs"] == 4
     wrong = run("predict", model, "nothing.csv", "--json")
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("knotwork: a table must be a CSV or Parquet file, nothing.csv does not exist")
