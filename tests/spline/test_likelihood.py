@@ -26,3 +26,14 @@ def test_a_class_without_rows_is_improbable_and_finite():
     logits = fit.spline(x)
     assert np.isfinite(logits).all()
     assert (logits[:, 2] < logits.max(axis=1) - 5).all()
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_order_of_the_rows_decides_nothing(classes):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1500, 4))
+    codes = np.digitize(np.abs(X[:, 0]) + X[:, 1] + rng.logistic(size=len(X)), [0.8, 2.0][: classes - 1])
+    order = rng.permutation(len(X))
+    one, other = fit_classes(X, codes, classes), fit_classes(X[order], codes[order], classes)
+    assert one.spline.terms == other.spline.terms
+    np.testing.assert_allclose(one.spline(X), other.spline(X), atol=1e-9)

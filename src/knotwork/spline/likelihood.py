@@ -77,7 +77,7 @@ def fit_classes(
     True
     """
     search = search_classes(X, codes, classes, weights=weights, names=names, options=options, report=report)
-    fitted = fit_terms(search, X, codes, classes, weights=weights, ridge=ridge)
+    fitted = fit_terms(search, X, codes, classes, weights=weights, ridge=ridge).polished()
     terms = search.spline.terms
     used = [term.features for term in terms]
     groups = [

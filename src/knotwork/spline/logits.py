@@ -28,6 +28,9 @@ TOLERANCE = 1e-6
 # Conjugate gradients for a step end when this share of the squared slope is left.
 SOLVED = 0.15
 MAX_PRODUCTS = 100
+# Steps that polish coefficients are solved up to EXACT, and end after one that promised less than POLISHED of the
+# objective; ROUNDING is that of the objective.
+EXACT, POLISHED, ROUNDING, MAX_POLISHES = 1e-4, 1e-16, 1e-12, 6
 # The preconditioner is recomputed after a step that took more products than this share of the columns; half of that for
 # two classes, which share one block.
 STALE = 0.15
@@ -81,6 +84,21 @@ class LogitFit:
         problem = self.problem.with_ridge(ridge)
         found = problem.newton(self.problem.moved(self.point, problem.penalty), self.preconditioner, tolerance)
         return LogitFit(problem, *found, self.null_log_likelihood)
+
+    def polished(self) -> LogitFit:
+        """Take steps, solved exactly, until only rounding is left: the order of the rows then decides nothing."""
+        problem, point = self.problem, self.point
+        inverses = problem.inverses(point.probabilities)
+        for _ in range(MAX_POLISHES):
+            direction, _ = problem.direction(point.slope, point.probabilities, inverses, EXACT)
+            trial = problem.evaluate(point.theta - direction)
+            size = 1.0 + abs(point.objective)
+            if not trial.objective <= point.objective + ROUNDING * size:
+                break  # nearly separable classes: a whole step may be too long
+            gain, point = float(np.sum(point.slope * direction)), trial
+            if gain <= POLISHED * size:
+                break
+        return replace(self, point=point, preconditioner=inverses)
 
     @property
     def theta(self) -> Floats:
@@ -320,7 +338,7 @@ class _Problem:
         step, which is then too short: it goes on while the slope at its end is steep enough.
         """
         for _ in range(MAX_STEPS):
-            direction, products = self._direction(point.slope, point.probabilities, inverses)
+            direction, products = self.direction(point.slope, point.probabilities, inverses)
             gain = float(np.sum(point.slope * direction))
             length, last = 1.0, gain <= tolerance * (1.0 + abs(point.objective))
             while True:
@@ -343,10 +361,13 @@ class _Problem:
                 inverses = self.inverses(point.probabilities)
         return point, inverses
 
-    def _direction(self, slope: Floats, probabilities: Array, inverses: Floats) -> tuple[Floats, int]:
-        """Solve Hessian·direction = slope by conjugate gradients; return the direction and the number of products.
+    def direction(
+        self, slope: Floats, probabilities: Array, inverses: Floats, solved: float = SOLVED
+    ) -> tuple[Floats, int]:
+        """Solve Hessian·direction = slope by conjugate gradients, until a share ``solved`` of the squared slope is left.
 
-        The preconditioner, which may be that of an earlier step, keeps their number small.
+        The preconditioner, which may be that of an earlier step, keeps the number of products small, which is returned
+        with the direction.
         """
         contrast = self.contrast
 
@@ -357,7 +378,7 @@ class _Problem:
         direction, residual, preconditioned = np.zeros_like(slope), slope, precondition(slope)
         left = first = float(np.sum(residual * preconditioned))
         products = 0
-        while left > SOLVED * first and products < MAX_PRODUCTS:
+        while left > solved * first and products < MAX_PRODUCTS:
             bent = self.hessian_product(preconditioned, probabilities)
             length = left / float(np.sum(preconditioned * bent))
             direction = direction + length * preconditioned
