@@ -105,7 +105,7 @@ def test_an_exported_model_holds_too(model, tmp_path, dtype):
     kw.export_onnx(model, path, dtype=dtype)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     rows = FAR.astype(dtype)
-    found = session.run(None, {"features": rows})[0]
+    *_, found = session.run(None, {"features": rows})  # of a classifier: the decision, behind label and probabilities
     values = outputs(model, rows.astype(np.float64))
     np.testing.assert_allclose(found, values, atol=(1e-4 if dtype == "float32" else 1e-9) * np.abs(values).max())
 
