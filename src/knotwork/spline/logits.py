@@ -364,7 +364,7 @@ class _Problem:
     def direction(
         self, slope: Floats, probabilities: Array, inverses: Floats, solved: float = SOLVED
     ) -> tuple[Floats, int]:
-        """Solve Hessian·direction = slope by conjugate gradients, until a share ``solved`` of the squared slope is left.
+        """Solve Hessian·direction = slope by conjugate gradients, up to a share ``solved`` of the squared slope.
 
         The preconditioner, which may be that of an earlier step, keeps the number of products small, which is returned
         with the direction.
