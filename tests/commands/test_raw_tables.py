@@ -46,6 +46,16 @@ def test_from_file_to_predictions_and_report(knotwork, knotwork_json, table, tmp
     assert (tmp_path / "r.html").stat().st_size > 10_000
 
 
+def test_dates_that_cannot_be_read_are_refused_in_a_report(knotwork, refused, table, tmp_path):
+    table.to_csv(tmp_path / "t.csv", index=False)
+    knotwork("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m")
+    odd = table.assign(sold=["2020-02-30"] * N)
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    sentence = refused("report", tmp_path / "m", tmp_path / "odd.csv", "--target", "y", "--out", tmp_path / "r.html")
+    assert "dates must be written as 2024-12-31" in sentence
+    assert "column 'sold'" in sentence
+
+
 def test_csv_and_parquet_give_the_same_model(knotwork_json, table, tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     table.to_parquet(tmp_path / "t.parquet")

@@ -86,3 +86,16 @@ def test_rows_are_held_and_marked():
 def test_what_is_no_range_is_refused(sides):
     with pytest.raises(DataError, match="limits must be a minimum and a maximum for every feature"):
         Limits(*sides)
+
+
+@pytest.mark.parametrize("rows", [[[1.0]], [1.0, 2.0], "text", [["a", "b"]], [[1 + 1j, 2]], object()])
+@pytest.mark.parametrize("method", ["hold", "outside"])
+def test_rows_that_are_none_are_refused_by_a_sentence(method, rows):
+    with pytest.raises(DataError, match=r"features of the limits|must hold numbers"):
+        getattr(Limits([0.0, 0.0], [1.0, 1.0]), method)(rows)
+
+
+def test_rows_may_be_lists_and_tensors():
+    limits = Limits([0.0, 0.0], [1.0, 1.0])
+    assert limits.hold([[2, 0.5]]).tolist() == [[1.0, 0.5]]
+    assert limits.outside([[2, 0.5], [1, 0]]).tolist() == [True, False]

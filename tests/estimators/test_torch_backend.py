@@ -101,3 +101,15 @@ def test_tensors_are_checked_where_they_are(monkeypatch):
     with pytest.raises(DataError, match="expecting 4 features"):
         model.predict(torch.from_numpy(X[:, :2]))
     check_refusals(X, y, torch.from_numpy)
+
+
+@pytest.mark.parametrize("part", ["X", "y", "sample_weight"])
+def test_tensors_of_the_meta_device_hold_no_numbers(part):
+    X, y = rows(n=60)
+    given = {"X": torch.from_numpy(X), "y": torch.from_numpy(y), "sample_weight": torch.ones(60)}
+    given[part] = given[part].to("meta")
+    with pytest.raises(DataError, match="meta"):
+        kw.MarsRegressor(backend="torch").fit(**given)
+    if part == "X":
+        with pytest.raises(DataError, match="meta"):
+            kw.MarsRegressor().fit(X, y).predict(given["X"])

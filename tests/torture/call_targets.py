@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -19,6 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 import knotwork as kw
+from knotwork import export
 
 Rng = np.random.Generator
 
@@ -58,6 +60,12 @@ def frame(rng: Rng, rows: int = 12) -> pd.DataFrame:
     return pd.DataFrame({"a": rng.normal(size=rows), "b": rng.choice(["u", "v"], rows), "c": rng.normal(size=rows)})
 
 
+def messy(rng: Rng, rows: int = 12) -> pd.DataFrame:
+    """Return a table with a gap in every column: a number, text and a date."""
+    found = frame(rng, rows).assign(c=pd.Timestamp("2020") + pd.to_timedelta(rng.integers(0, 999, rows), "D"))
+    return found.mask(rng.random(found.shape) < 0.1)
+
+
 @cache
 def estimator_classes() -> dict[str, type]:
     classes = {name: getattr(kw, name) for name in kw.__all__ if inspect.isclass(getattr(kw, name))}
@@ -69,10 +77,13 @@ def cheap_estimator(cls: type) -> Any:
 
 
 @cache
-def _fitted(name: str) -> Any:
+def _fitted(name: str, of_frame: bool = False) -> Any:
     rng = np.random.default_rng(1)
     X = table(rng, 30)
     y = np.abs(X[:, 0]) + X[:, 1]
+    if of_frame:
+        X = messy(rng, 30)
+        y = X["a"].fillna(1).abs().to_numpy() + (X["b"] == "u")
     return cheap_estimator(estimator_classes()[name]).fit(X, y > 0.5 if name.endswith("Classifier") else y)
 
 
@@ -88,12 +99,13 @@ def _instances() -> dict[str, tuple[Any, ...]]:
     made = {
         "Hinge": (hinge,), "Linear": (kw.Linear(2),), "Min": (kw.Min((hinge, other), (1.0, 2.0)),),
         "Product": (kw.Product((hinge, other)),), "Spline": (spline,), "LatticePWL": (lattice,), "MaxSum": (maxima,),
-        "Piece": (piece,), "Pieces": (kw.Pieces((piece, rest)),), "Scaling": (kw.Scaling([0.0] * 3, [1.0] * 3),),
+        "Piece": (piece,), "Pieces": (kw.Pieces((piece, rest)),), "Limits": (kw.Limits([0.0] * 3, [1.0] * 3),),
+        "Scaling": (kw.Scaling([0.0] * 3, [1.0] * 3), kw.Scaling([0.0] * 3, [1.0] * 3, [-1.0] * 3, [1.0] * 3)),
         "Explanation": (kw.explain(_fitted("MarsRegressor"), table(np.random.default_rng(2))),
                         kw.explain(_fitted("SplineNetRegressor"), table(np.random.default_rng(2)))),
     }  # fmt: skip
     for name, cls in estimator_classes().items():
-        made[name] = (_fitted(name), _fitted(name), cheap_estimator(cls))
+        made[name] = (_fitted(name), _fitted(name, of_frame=True), cheap_estimator(cls))
     return made
 
 
@@ -126,11 +138,12 @@ def usual(name: str, rng: Rng, folder: Path) -> Any:
     """Return a value that a parameter of this name may well have; None if nothing is known of it."""
     X = table(rng)
     makers: dict[str, Callable[[], Any]] = {
-        "X": lambda: frame(rng) if rng.random() < 0.2 else X,
+        "X": lambda: [frame(rng), messy(rng), X, X, X, X, X, X][rng.integers(8)],
         "y": lambda: [X[:, 0], X[:, 0] > 0, X[:, :2], np.where(X[:, 0] > 0, "p", "q")][rng.integers(4)],
         "sample_weight": lambda: rng.random(12), "model": lambda: models(rng), "net": lambda: networks(rng),
         "module": lambda: networks(rng), "head": lambda: "2", "data": lambda: (torch.randn(12, 3), torch.randn(12)),
         "path": lambda: folder / f"out{rng.integers(4)}", "box": lambda: np.array([[-1.0, 1.0]] * 3),
+        "lower": lambda: -np.ones(3), "upper": lambda: np.ones(3), "session": lambda: _session(int(rng.integers(2))),
         "tolerance": lambda: 0.1, "widths": lambda: (16, 16), "width": lambda: 16, "layers": lambda: 1,
         "hidden": lambda: (4,), "feature": lambda: 0, "knot": lambda: 0.5, "sign": lambda: 1,
         "slopes": lambda: (1.0, 2.0),
@@ -159,12 +172,24 @@ def _of_class(name: str, method: str, pick: int) -> Callable[[Rng], tuple[Callab
 
 def _fit_with(cls: type) -> Callable[..., Any]:
     def fit(X: Any = None, y: Any = None, sample_weight: Any = None, **parameters: Any) -> Any:
-        return cls(**parameters).fit(X, y, sample_weight)
+        groups = {"groups": parameters.pop("groups")} if "groups" in parameters else {}
+        return cls(**parameters).fit(X, y, sample_weight, **groups)
 
     return fit
 
 
-SLOW = ("export_onnx", "Explanation.", "explain", "init_head_", "from_network", "to_relu", "SplineNet", "DCMax")
+@cache
+def _session(of_frame: bool) -> Any:
+    """Return an exported model in a session of onnxruntime: one that takes features, or one that takes columns."""
+    import onnxruntime
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/model.onnx"
+        kw.export_onnx(_fitted("MarsRegressor", bool(of_frame)), path)
+        return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+SLOW = ("export", "Explanation.", "explain", "init_head_", "from_network", "to_relu", "SplineNet", "DCMax")
 
 
 def find_targets() -> list[Target]:
@@ -187,7 +212,8 @@ def find_targets() -> list[Target]:
         elif name in estimator_classes():
             cls = thing
             parameters = inspect.signature(cls).parameters.values()
-            fit = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in ("X", "y")]
+            asked = ("X", "y", *({"groups"} & inspect.signature(cls.fit).parameters.keys()))
+            fit = [inspect.Parameter(n, inspect.Parameter.KEYWORD_ONLY) for n in asked]
             found.append(
                 Target(
                     f"{name}(…).fit",
@@ -202,6 +228,8 @@ def find_targets() -> list[Target]:
             add(name, thing, lambda rng, f=thing: (f, None))
         if inspect.isclass(thing):
             _add_methods(name, thing, add)
+    for function in (export.export_torch, export.onnx_feed):
+        add(f"export.{function.__name__}", function, lambda rng, f=function: (f, None))
     return found
 
 

@@ -25,6 +25,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import InvalidParameterError
 from torch import nn
 
+import knotwork as kw
 from knotwork.errors import KnotworkError
 from tests.torture.call_targets import CHEAP, Target, find_targets, usual
 from tests.torture.limits import Timeout, limit
@@ -46,6 +47,7 @@ PREDICTIONS = ("predict", "predict_proba", "predict_log_proba", "decision_functi
 def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[str], None]) -> Outcome:
     """Make ``count`` calls; see ``tests.torture``."""
     targets = find_targets()
+    _compile()
     counts: Counter[str] = Counter()
     bad: list[str] = []
     with _quiet(folder):
@@ -61,6 +63,14 @@ def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[st
                 for path in folder.iterdir():
                     shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     return Outcome(count, dict(counts), bad)
+
+
+def _compile() -> None:
+    """Compile all kernels first: that may take longer than a call, and numba loses an exception raised meanwhile."""
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    for options in ({"max_degree": 2}, {"max_degree": 2, "interaction": "product"}, {"compat": "earth"}):
+        kw.MarsRegressor(**options).fit(X, X[:, 0] * X[:, 1], sample_weight=X[:, 2] ** 2)
+        kw.MarsClassifier(**options).fit(X, X[:, 0] > 0)
 
 
 def _choose(targets: list[Target], case: int, rng: np.random.Generator) -> Target:

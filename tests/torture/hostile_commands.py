@@ -52,7 +52,8 @@ def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[st
 def _inputs(arguments: list[str]) -> list[Path]:
     """Return the files that a command line reads: a table, those of a model."""
     places = [Path(a) for a in arguments[1 : {"fit": 2, "export": 2}.get(arguments[0], 3)]]
-    return [p for place in places for p in ([place] if place.is_file() else place.glob("model*"))]
+    found = [p for place in places for p in ([place] if place.is_file() else place.glob("model*"))]
+    return [p for p in found if p.is_file()]  # a folder of models may stand in place of a table
 
 
 def run(arguments: list[str]) -> tuple[str, str | None]:
@@ -107,6 +108,9 @@ def _table(rng: Rng, rows: int = 40) -> pd.DataFrame:
             "c": rng.choice(["u", "v"], rows),
             "label": np.where(a > 0, "p", "q"),
             "y": 2 * a,
+            "who": rng.choice(["ann", "ben", "cem"], rows),
+            "when": pd.Timestamp("2020-01-01") + pd.to_timedelta(rng.integers(0, 900, rows), "D"),
+            "part": np.where(rng.random(rows) < 0.2, np.nan, rng.normal(size=rows)),
         }
     )
 
@@ -154,7 +158,7 @@ def _options(command: str) -> dict[str, list[Any]]:
 
 
 _NUMBERS = ["-1", "0", "1", "2", "3", "1000000000", "9" * 30, "1.5", "nan", "inf", "", "x", "0x10", "1e3", "٣"]
-_NAMES = ["a", "b", "c", "y", "label", "nothing", "", "a\n", "\x1b[2J", "-a", "é" * 500]
+_NAMES = ["a", "b", "c", "y", "label", "who", "when", "part", "nothing", "", "a\n", "\x1b[2J", "-a", "é" * 500]
 OPTIONS: dict[str, dict[str, list[Any]]] = {
     "fit": {
         "--hidden": ["4", "4,4", "0", "-1", ",", "99999999999", "9" * 5000, "4,x", "4.5", "٣", "99999,99999", ""],
@@ -162,11 +166,16 @@ OPTIONS: dict[str, dict[str, list[Any]]] = {
         "--category": _NAMES, "--drop-missing": [None],
         "--test-size": ["0", "0.2", "0.999", "1", "-1", "nan", "inf", "x"],
         "--seed": _NUMBERS, "--max-terms": _NUMBERS, "--max-degree": ["1", "2", "3", "0", "9" * 30, "x"],
-        "--epochs": ["0", "1", "-1", "x", ""], "--force": [None], "--json": [None],
+        "--epochs": ["0", "1", "-1", "x", ""], "--force": [None], "--json": [None], "--groups": _NAMES,
+        "--time": _NAMES,
     },
-    "predict": {"--force": [None], "--json": [None], "--banana": ["1"]},
+    "predict": {"--id": _NAMES, "--force": [None], "--json": [None], "--banana": ["1"]},
     "report": {"--target": _NAMES, "--force": [None], "--json": [None]},
-    "export": {"--format": ["onnx", "torch", "banana"], "--dtype": ["float32", "float64", "int8"], "--force": [None]},
+    "export": {
+        "--inputs": ["columns", "features", "banana", ""],
+        "--format": ["onnx", "torch", "banana"], "--dtype": ["float32", "float64", "int8"],
+        "--force": [None],
+    },
 }  # fmt: skip
 
 
@@ -246,6 +255,19 @@ SPOILERS: list[Callable[[Rng, pd.DataFrame], bytes | None]] = [
     _with_column("label", lambda rng, n: ["=HYPERLINK(1)", "\x1b[2J"] * (n // 2)),
     _with_column("label", lambda rng, n: [f"t{k}" for k in range(n)]),
     _with_column("c", lambda rng, n: ["2020-01-01"] * n),
+    _with_column("when", lambda rng, n: ["2020-01-01", "31.12.2020"] * (n // 2)),
+    _with_column("when", lambda rng, n: ["2020-01-01T00:00Z", "2020-01-01T00:00+03:00"] * (n // 2)),
+    _with_column("when", lambda rng, n: ["0001-01-01", "9999-12-31"] * (n // 2)),
+    _with_column("when", lambda rng, n: ["25:61", "12:00"] * (n // 2)),
+    _with_column("when", lambda rng, n: ["", "2020-02-30"] * (n // 2)),
+    _with_column("who", lambda rng, n: ["one"] * n),
+    _with_column("who", lambda rng, n: [f"\x1b[3{k}m" for k in range(n)]),
+    _with_column("part", lambda rng, n: ["NA", "nan", "inf", "-"] * (n // 4)),
+    _with_column("part", lambda rng, n: [""] * n),
+    lambda rng, frame: _csv(frame.rename(columns={"c": "part is missing"})),
+    lambda rng, frame: _parquet(frame.assign(when=pd.to_timedelta(np.arange(len(frame)), "h"))),
+    lambda rng, frame: _parquet(frame.assign(when=frame["when"].dt.tz_localize("Asia/Kathmandu"))),
+    lambda rng, frame: _parquet(frame.assign(c=pd.Categorical(frame["c"], ordered=True))),
     _with_column("c", lambda rng, n: [10**400] * n),
     _with_column("y", lambda rng, n: [10**400] * n),
     _with_column("a", lambda rng, n: [1e308, -1e308] * (n // 2)),

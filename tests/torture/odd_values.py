@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 import scipy.sparse
 import torch
+from sklearn.model_selection import GroupKFold, KFold, ShuffleSplit, TimeSeriesSplit
 from torch import nn
 
 Rng = np.random.Generator
@@ -50,6 +51,16 @@ class Unsteady(nn.Module):
 
     def forward(self, x):
         return self.inner(x)[1:]
+
+
+class FailingSplitter:
+    """A splitter that raises."""
+
+    def split(self, X, y=None, groups=None):
+        raise RuntimeError("no split of mine")
+
+    def get_n_splits(self, X=None, y=None, groups=None):
+        return 1
 
 
 class Stubborn:
@@ -184,6 +195,33 @@ FRAMES: list[Make] = [
     lambda rng: pa.table({"a": rng.normal(size=12), "b": [True, None] * 6, "c": ["u", "v"] * 6}),
     lambda rng: pa.Table.from_arrays([pa.array(rng.normal(size=12))] * 2, names=["a", "a"]),
     lambda rng: pa.table({"a": pa.array([b"x"] * 12)}), lambda rng: pa.array([1, 2]),
+    # Dates, times and durations, in all clocks, with gaps, at the ends of their ranges.
+    _frame(lambda rng: pd.date_range("2020", periods=12, tz="Europe/Berlin")), _frame(lambda rng: [pd.NaT] * 12),
+    _frame(lambda rng: [pd.Timestamp("2020-02-29 23:59"), pd.NaT] * 6), _frame(lambda rng: [pd.Timedelta(0)] * 12),
+    _frame(lambda rng: pd.to_timedelta([None, "3h"] * 6)), _frame(lambda rng: [time(k, 30) for k in range(12)]),
+    _frame(lambda rng: [date(1, 1, 1), date(9999, 12, 31)] * 6), _frame(lambda rng: [datetime(2020, 1, 1)] * 12),
+    _frame(lambda rng: [datetime(2020, 1, 1), datetime(2020, 1, 1, tzinfo=timezone(timedelta(hours=3)))] * 6),
+    _frame(lambda rng: np.array(["2262-04-11", "1677-09-22"] * 6, dtype="datetime64[ns]")),
+    _frame(lambda rng: np.array(["0001-01-01", "9999-12-31"] * 6, dtype="datetime64[s]")),
+    _frame(lambda rng: ["2020-01-01", "2020-13-77"] * 6), _frame(lambda rng: [date(2020, 1, 1), "x"] * 6),
+    lambda rng: pd.DataFrame({"a": pd.date_range("2020", periods=12), "b": ["u", None] * 6, "c": [np.nan] * 12}),
+    lambda rng: pl.DataFrame({"a": [datetime(2020, 1, k + 1) for k in range(12)],
+                              "b": [timedelta(k) for k in range(12)],
+                              "c": [time(k) for k in range(12)]}),
+    lambda rng: pl.DataFrame({"a": [date(2020, 1, 1), None] * 6, "b": rng.normal(size=12), "c": [float("nan")] * 12}),
+    lambda rng: pl.DataFrame({"a": pl.Series(["u", "v"] * 6, dtype=pl.Enum(["v", "u"])), "b": rng.normal(size=12),
+                              "c": pl.Series(["s", None] * 6, dtype=pl.Categorical)}),
+    lambda rng: pa.table({"a": pa.array(["u", None] * 6).dictionary_encode(), "b": rng.normal(size=12),
+                          "c": pa.array([datetime(2020, 1, 1)] * 12, pa.timestamp("us", tz="UTC"))}),
+    # Gaps and categories: none, all, many, in an order, in names that collide with ours.
+    _frame(lambda rng: pd.Categorical(["p", "q", None] * 4, ordered=True)),
+    _frame(lambda rng: pd.Categorical([None] * 12)),
+    _frame(lambda rng: pd.Categorical(["p"] * 12, categories=["p", "q", ""])), _frame(lambda rng: ["", " ", "\0"] * 4),
+    _frame(lambda rng: [np.nan, 1.0] * 6), _frame(lambda rng: [np.nan, np.inf] * 6),
+    _frame(lambda rng: [True, None] * 6),
+    lambda rng: pd.DataFrame({"a": [np.nan, 1.0] * 6, "a is missing": rng.normal(size=12), "c": 1.0}),
+    lambda rng: pd.DataFrame({"a": rng.normal(size=12), "b": ["new", None] * 6, "c": rng.normal(size=12)}),
+    lambda rng: pd.DataFrame({"a": ["text", "x"] * 6, "b": 1.0, "c": pd.date_range("2020", periods=12)}),
     lambda rng: pa.record_batch({"a": rng.normal(size=12), "b": rng.normal(size=12), "c": rng.normal(size=12)}),
 ]  # fmt: skip
 
@@ -208,17 +246,49 @@ MODULES: list[Make] = [
     lambda rng: torch.jit.script(nn.Linear(3, 1)), lambda rng: nn.Transformer, lambda rng: nn.Bilinear(3, 3, 1),
 ]  # fmt: skip
 
-POOLS = {"number": NUMBERS, "object": OBJECTS, "array": ARRAYS, "tensor": TENSORS, "frame": FRAMES, "module": MODULES}
+SPLITS: list[Make] = [
+    lambda rng: KFold(3), lambda rng: KFold(50), lambda rng: GroupKFold(2), lambda rng: TimeSeriesSplit(2),
+    lambda rng: TimeSeriesSplit(30), lambda rng: ShuffleSplit(1, random_state=0), lambda rng: KFold,
+    lambda rng: FailingSplitter(),
+    lambda rng: [([0, 1, 2, 3, 4, 5], [6, 7, 8])], lambda rng: [(range(6), range(6, 12))],
+    lambda rng: [(np.arange(12) < 6, np.arange(12) >= 6)],
+    lambda rng: [(range(12), range(12))], lambda rng: [([0], [])],
+    lambda rng: [([], [])],
+    lambda rng: [(range(6), [99])], lambda rng: [(range(6), [-1])], lambda rng: [([0.5], [1.5])],
+    lambda rng: [(["a"], ["b"])], lambda rng: [(None, None)], lambda rng: [1, 2], lambda rng: [[range(6)]],
+    lambda rng: iter([(range(6), range(6, 12))]), lambda rng: [([2**70], [1])], lambda rng: [(np.ones(3, bool), [1])],
+    lambda rng: (rng.normal(size=(4, 3)), rng.normal(size=4)),
+    lambda rng: (rng.normal(size=(4, 2)), rng.normal(size=4)),
+    lambda rng: (rng.normal(size=(4, 3)), rng.normal(size=5)), lambda rng: (pd.DataFrame({"a": [1.0]}), [1.0]),
+    lambda rng: (np.full((4, 3), np.nan), np.zeros(4)), lambda rng: (np.zeros((0, 3)), np.zeros(0)),
+]  # fmt: skip
+# What parameters with a few values may be: combinations of these are tried beside values that are refused.
+CHOICES: dict[str, tuple[Any, ...]] = {
+    "missing": ("indicator", "error"), "extrapolate": ("clip", "linear", None), "backend": ("auto", "cpu", "torch"),
+    "inputs": ("columns", "features", None), "dtype": ("float32", "float64", torch.float32, torch.float64, None),
+    "task": ("auto", "regression", "classification"), "compat": ("earth", None), "interaction": ("min", "product"),
+    "start": ("spline", "random"), "activation": ("relu", "leaky_relu", "gelu", "softplus", nn.SiLU(), nn.ReLU6()),
+    "max_degree": (1, 2, "auto"), "fold": (True, False), "freeze": (True, False), "overwrite": (True, False),
+    "class_weight": ("balanced", {False: 1, True: 3}, None), "shape": ("convex", "concave"), "reduce": (1, None),
+    "dropout": (0.0, 0.5), "average": (True, False, 2), "standardise": (True, False), "loss": (nn.MSELoss(), "huber"),
+}  # fmt: skip
+
+POOLS = {"number": NUMBERS, "object": OBJECTS, "array": ARRAYS, "tensor": TENSORS, "frame": FRAMES, "module": MODULES,
+         "split": SPLITS}  # fmt: skip
 # Which kinds of odd values are near what a parameter expects; the others are tried too, less often.
 NEAR = {
     "X": ("array", "frame", "tensor"), "y": ("array", "frame", "tensor"), "sample_weight": ("array", "frame"),
     "net": ("module",), "module": ("module",), "model": ("module", "object"), "activation": ("module", "object"),
-    "data": ("tensor", "array", "object"), "box": ("array", "object"), "device": ("tensor", "object"),
+    "validation": ("split",), "groups": ("array", "frame"), "limits": ("array", "object"), "lower": ("array", "number"),
+    "upper": ("array", "number"), "data": ("tensor", "array", "object"),
+    "box": ("array", "object"), "device": ("tensor", "object"),
 }  # fmt: skip
 
 
 def odd(name: str, rng: Rng) -> Any:
     """Return an odd value for a parameter of this name."""
+    if name in CHOICES and rng.random() < 0.4:
+        return CHOICES[name][rng.integers(len(CHOICES[name]))]
     near = NEAR.get(name, ("number", "object"))
     kinds = near if rng.random() < 0.8 else tuple(POOLS)
     pool = POOLS[kinds[rng.integers(len(kinds))]]

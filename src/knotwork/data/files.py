@@ -22,7 +22,7 @@ from knotwork.data.columns.instants import parsed_dates
 from knotwork.data.csv_errors import MISSING, find_junk, require_even_lines
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns, require_distinct
-from knotwork.data.pieces import Kind, Pieces, Values
+from knotwork.data.pieces import MAX_CHARACTERS, MAX_TEXTS, Kind, Pieces, Values
 from knotwork.data.stream import BlockTooLong, CsvBytes, as_text
 from knotwork.errors import DataError, MissingPackage
 
@@ -65,7 +65,7 @@ class Table:
 
     def missing(self, name: str) -> NDArray[np.bool_]:
         """Mark the rows in which a column has no value."""
-        values = self.columns[name]
+        values = self._kept(name)
         return np.isnan(values) if isinstance(values, np.ndarray) else values.isna()
 
     def frame(self, names: Sequence[str], rows: NDArray[np.intp]) -> pd.DataFrame:
@@ -75,7 +75,7 @@ class Table:
         numeric = [name for name in names if self.kinds[name] not in ("text", "date")]
         matrix = np.empty((len(numeric), len(rows)))
         for row, name in zip(matrix, numeric, strict=True):
-            np.take(self.columns[name], rows, out=row)
+            np.take(self._kept(name), rows, out=row)
         if len(numeric) == len(names):
             return pd.DataFrame(matrix.T, columns=pd.Index(numeric, dtype="str"), copy=False)
         numbers = dict(zip(numeric, matrix, strict=True))
@@ -83,10 +83,21 @@ class Table:
         def column(name: str) -> Any:
             if name in numbers:
                 return numbers[name]
-            values = self.columns[name].take(rows)
+            values = self._kept(name).take(rows)
             return _moments(values, self.zones.get(name)) if isinstance(values, np.ndarray) else values
 
         return pd.DataFrame({name: column(name) for name in names}, copy=False)
+
+    def _kept(self, name: str) -> Values:
+        """Return a column; refuse one that was not kept."""
+        if name in self.columns:
+            return self.columns[name]
+        rule = (
+            "dates must be written as 2024-12-31 or 2024-12-31 23:59, all with a time zone or none"
+            if self.kinds[name] == "date"
+            else f"text must have at most {MAX_TEXTS} different values, of {MAX_CHARACTERS >> 20} MB together"
+        )
+        raise DataError(f"{rule}, column {name!r} of {self.path} has others; rewrite it")
 
 
 def _moments(values: NDArray[np.float64], zone: str | None) -> pd.Series[Any]:

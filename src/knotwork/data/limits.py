@@ -69,16 +69,24 @@ class Limits(FrozenArrays):
 
     def hold(self, X: Floats) -> Floats:
         """Return rows with every feature within its limits: (N, d) → (N, d), NaN stays NaN."""
-        held: Floats = np.minimum(np.maximum(X, self.lower), self.upper)
+        held: Floats = np.minimum(np.maximum(self._read(X), self.lower), self.upper)
         return held
 
     def outside(self, X: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Say which rows have a feature beyond its limits: (N, d) → (N,)."""
+        X = self._read(X)
         found = np.empty(len(X), dtype=bool)
         for start in range(0, len(X), CHUNK):
             part = X[start : start + CHUNK]
             found[start : start + CHUNK] = ((part < self.lower) | (part > self.upper)).any(axis=1)
         return found
+
+    def _read(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Check rows; numbers of single precision stay as they are."""
+        rows = X if isinstance(X, np.ndarray) and X.dtype.kind == "f" else read_numbers(X, "X")
+        if rows.ndim != 2 or rows.shape[1] != len(self):
+            raise DataError(f"rows must have the features of the limits, (N, {len(self)}), got {rows.shape}")
+        return rows
 
 
 def range_of(X: NDArray[np.floating]) -> Limits:

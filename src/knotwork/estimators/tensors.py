@@ -91,8 +91,11 @@ def predict_tensor(estimator: Any, X: Tensor) -> Tensor:
 
 
 def _read_table(X: Tensor) -> Tensor:
-    if X.device.type == "mps":
-        raise DataError("tensors must be of a device with float64, got one on mps; pass X.cpu()")
+    if X.device.type in ("mps", "meta"):
+        raise DataError(
+            f"tensors must be of a device with float64, got one on {X.device.type}; "
+            f"{'pass X.cpu()' if X.device.type == 'mps' else 'it holds no numbers'}"
+        )
     if X.ndim != 2 or X.shape[1] == 0:
         raise DataError(f"X must have shape (N, features) with at least one feature, got {tuple(X.shape)}")
     if X.is_complex():
@@ -113,6 +116,8 @@ def _read_vector(values: Any, like: Tensor, name: str) -> Tensor:
 
     if not isinstance(values, torch.Tensor):
         values = torch.from_numpy(np.ascontiguousarray(read_response(values, len(like)) if name == "y" else values))
+    if values.is_meta:
+        raise DataError(f"{name} must hold numbers, got a tensor on the meta device, which holds none")
     if values.is_complex():
         raise DataError(f"{name} must hold real numbers, got complex ones")
     return values.detach().to(like.device, torch.float64)
@@ -120,6 +125,8 @@ def _read_vector(values: Any, like: Tensor, name: str) -> Tensor:
 
 def in_memory(values: Any) -> Any:
     """Return a tensor of a GPU as an array; everything else as it is."""
+    if on_gpu(values) and values.is_meta:
+        raise DataError("a tensor must hold numbers, got one on the meta device, which holds none")
     return values.detach().cpu().numpy() if on_gpu(values) else values
 
 
