@@ -110,8 +110,14 @@ def test_options_that_ask_for_too_much(refused, knotwork, plain):
         kw.MarsRegressor(max_degree=2, max_terms=10**9).fit(np.random.default_rng(0).random((10**5, 2)), np.ones(10**5))
 
 
+def save_steep(plain, place):
+    """A model that goes on beyond its training range, up to infinity."""
+    table = pd.read_csv(plain)
+    kw.save(kw.MarsRegressor(extrapolate="linear").fit(table.drop(columns="y"), 1e6 * table["y"]), place)
+
+
 def test_an_infinite_prediction(knotwork, plain, tmp_path):
-    knotwork("fit", plain, "--target", "y", "--out", tmp_path / "m")
+    save_steep(plain, tmp_path / "m")
     pd.DataFrame({"a": [1e308, 1.0], "b": [1e308, 2.0]}).to_csv(tmp_path / "far.csv", index=False)
     with warnings.catch_warnings():
         warnings.simplefilter("always")
@@ -216,7 +222,7 @@ def test_a_reader_that_stops_early_is_no_error(knotwork, plain, tmp_path):
 
 def test_closed_outputs_are_no_error(knotwork, plain, tmp_path):
     """``>&-`` and ``2>&-``: notes do not end up in the results."""
-    knotwork("fit", plain, "--target", "y", "--out", tmp_path / "m")
+    save_steep(plain, tmp_path / "m")
     pd.DataFrame({name: [1e308, 1.0] for name in pd.read_csv(plain).columns}).to_csv(tmp_path / "inf.csv", index=False)
     for closed in (1, 2):
         ended = subprocess.run(

@@ -13,7 +13,7 @@ from torch import nn
 
 import knotwork as kw
 from knotwork.network.activations import activation_rule
-from knotwork.network.chain import build, evaluate, read_chain
+from knotwork.network.chain import Chain, Layer, build, evaluate, read_chain
 from knotwork.network.compile.function import function_chain
 from knotwork.network.ready import NEW_SIZE, carrying_pairs, ready_chain, rescaled, training_scales
 from tests.network.compile.test_convert import cases
@@ -220,3 +220,25 @@ def test_pairs_of_smooth_units_are_scaled_and_carry_the_same(activation):
     ready = ready_chain(chain, rows)
     np.testing.assert_allclose(evaluate(ready, rows.numpy()), evaluate(chain, rows.numpy()), rtol=0, atol=1e-8)
     assert len(carrying_pairs(function_chain(f, activation_rule("elu")), 0)) == 0
+
+
+def test_units_that_only_rounding_turns_on_keep_their_scale():
+    """A knot at a column's end: whether the row there lies above it depends on the last bit."""
+    rows = torch.tensor([[0.0], [0.1 + 0.2]], dtype=torch.float64)  # 5e-17 above 0.3
+    one, zero = torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    chain = Chain.of([Layer(one, zero - 0.3), Layer(one, zero)], activation_rule("relu"))
+    assert chain.hidden[0](rows).max() > 0
+    assert training_scales(chain, rows)[0].tolist() == [1.0]
+
+
+@given(weight=st.floats(0.1, 10), seen=st.integers(1, 5), seed=st.integers(0, 99))
+def test_centred_logits_do_not_cancel(weight, seen, seed):
+    """Logits that add up to zero: what a unit adds to their sum is nothing but rounding."""
+    rng = np.random.default_rng(seed)
+    rows = torch.from_numpy(np.where(np.arange(40) < seen, 1.0, -1.0)[:, None] * rng.uniform(0.5, 2, (40, 1)))
+    out = torch.tensor([[0.1], [0.2], [-0.3]], dtype=torch.float64) * weight
+    layers = [Layer(torch.ones(1, 1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)),
+              Layer(out, torch.zeros(3, dtype=torch.float64))]  # fmt: skip
+    scale = training_scales(Chain.of(layers, activation_rule("relu")), rows)[0]
+    # Of one output of this size: (seen·(x² + 1)·w²/s²) = seen·x²·s², a power of two and the factors' spread apart.
+    assert 1 / 16 <= scale / np.sqrt(weight * 0.374) <= 16

@@ -19,10 +19,10 @@ Write = Callable[["pd.DataFrame"], int]
 
 
 @contextmanager
-def open_output(path: Path, ending: str) -> Iterator[Write]:
-    """Open a file for predictions, ``.csv`` or ``.parquet``."""
+def open_output(fresh: Path, ending: str) -> Iterator[Write]:
+    """Open a file for predictions, ``.csv`` or ``.parquet``: a fresh one, which an atomic write moves into place."""
     if ending == ".csv":
-        with path.open("w", encoding="utf-8", newline="") as file:
+        with fresh.open("w", encoding="utf-8", newline="") as file:
             yield open_csv(file)
         return
     try:
@@ -35,7 +35,7 @@ def open_output(path: Path, ending: str) -> Iterator[Write]:
     def write(block: pd.DataFrame) -> int:
         nonlocal writer
         table = pa.Table.from_pandas(block, preserve_index=False, schema=writer and writer.schema)
-        writer = writer or pq.ParquetWriter(path, table.schema)
+        writer = writer or pq.ParquetWriter(fresh, table.schema)
         writer.write_table(table)
         return len(block)
 

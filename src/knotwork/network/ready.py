@@ -39,6 +39,8 @@ NEW_SIZE = 2.0**-2.5
 MAX_ROWS = 1024
 # Weights beyond which a network is left as it is: it would take as long as many steps of training.
 MAX_WEIGHTS = 4_000_000
+# Share of its parts below which a sum is rounding.
+ROUNDING = 1e-12
 # A scale changes what is best for the neighbours; the sweeps end when nothing moves by a percent.
 MAX_SWEEPS = 50
 
@@ -149,6 +151,9 @@ def _forward(chain: Chain, rows: Tensor) -> tuple[list[Tensor], list[Tensor]]:
         for layer, module in zip(chain.hidden, chain.modules, strict=True):
             activation = module.to("cpu", torch.float64)
             z = layer(values[-1])
+            parts = values[-1].abs() @ layer.weight.abs().T + layer.bias.abs()
+            # A row on a knot is on either side of it, by rounding; a unit that only rounding turns on is off.
+            z = torch.where(z.abs() > ROUNDING * parts, z, 0.0)
             values.append(activation(z))
             slopes.append(_slopes(activation, z))
     return values, slopes
@@ -170,9 +175,10 @@ def _sensitivities(
 ) -> tuple[list[tuple[Floats, Floats]], Floats]:
     """Return the sensitivities of the weights and biases of each hidden layer, and of the output layer's weights."""
     rows = len(values[0])
-    # With random signs the squares of a sum over outputs are, in the mean, the sum of their squares.
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(rows, chain.outputs))
-    slope = torch.from_numpy(signs)  # ∂(sum of the outputs)/∂(what the layer makes)
+    # With random factors the squares of a sum over outputs are, in the mean, the sum of their squares. Normal ones:
+    # with random signs centred logits, whose weights add up to zero, would cancel on some rows.
+    factors = np.random.default_rng(0).normal(size=(rows, chain.outputs)) if chain.outputs > 1 else np.ones((rows, 1))
+    slope = torch.from_numpy(factors)  # ∂(sum of the outputs)/∂(what the layer makes)
     found = []
     for k in reversed(range(len(chain.layers))):
         square = slope.square()

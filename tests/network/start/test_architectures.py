@@ -359,7 +359,9 @@ def test_data_frames_are_encoded_as_the_estimators_do(library):
     frame = X if library is pd else pl.from_pandas(X)
     net = nn.Sequential(kw.Scaling.of(frame), Listed(10, 1), kw.Scaling.back_to(y)).double()
     report = kw.init_(net, frame, y, random_state=0)
-    assert report.encoder == kw.MarsRegressor().fit(X, y).encoder_
+    encoder = kw.MarsRegressor().fit(X, y).encoder_
+    assert report.encoder.feature_names == encoder.feature_names
+    assert (report.encoder.encode(frame) == encoder.encode(X)).all()
     assert report.spline.feature_names == report.encoder.feature_names
     require_exact(net, report.spline, report.encoder.encode(frame))
     with pytest.raises(NetworkError, match=r"takes 4 features, got X of shape \(4177, 10\) once .* \(Sex=F, Sex=I"):
