@@ -88,7 +88,7 @@ def test_what_is_no_range_is_refused(sides):
         Limits(*sides)
 
 
-@pytest.mark.parametrize("rows", [[[1.0]], [1.0, 2.0], "text", [["a", "b"]], [[1 + 1j, 2]], object()])
+@pytest.mark.parametrize("rows", [[[1.0]], [1.0, 2.0, 3.0], "text", [["a", "b"]], [[1 + 1j, 2]], object()])
 @pytest.mark.parametrize("method", ["hold", "outside"])
 def test_rows_that_are_none_are_refused_by_a_sentence(method, rows):
     with pytest.raises(DataError, match=r"features of the limits|must hold numbers"):
@@ -98,4 +98,5 @@ def test_rows_that_are_none_are_refused_by_a_sentence(method, rows):
 def test_rows_may_be_lists_and_tensors():
     limits = Limits([0.0, 0.0], [1.0, 1.0])
     assert limits.hold([[2, 0.5]]).tolist() == [[1.0, 0.5]]
+    assert limits.hold([2, 0.5]).tolist() == [1.0, 0.5]  # a single row
     assert limits.outside([[2, 0.5], [1, 0]]).tolist() == [True, False]

@@ -68,23 +68,23 @@ class Limits(FrozenArrays):
         return len(self.lower)
 
     def hold(self, X: Floats) -> Floats:
-        """Return rows with every feature within its limits: (N, d) → (N, d), NaN stays NaN."""
-        held: Floats = np.minimum(np.maximum(self._read(X), self.lower), self.upper)
+        """Return rows with every feature within its limits: (N, d) → (N, d) or (d,) → (d,), NaN stays NaN."""
+        held: Floats = np.minimum(np.maximum(self._read(X, (1, 2)), self.lower), self.upper)
         return held
 
     def outside(self, X: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Say which rows have a feature beyond its limits: (N, d) → (N,)."""
-        X = self._read(X)
+        X = self._read(X, (2,))
         found = np.empty(len(X), dtype=bool)
         for start in range(0, len(X), CHUNK):
             part = X[start : start + CHUNK]
             found[start : start + CHUNK] = ((part < self.lower) | (part > self.upper)).any(axis=1)
         return found
 
-    def _read(self, X: NDArray[np.floating]) -> NDArray[np.floating]:
+    def _read(self, X: NDArray[np.floating], axes: tuple[int, ...]) -> NDArray[np.floating]:
         """Check rows; numbers of single precision stay as they are."""
         rows = X if isinstance(X, np.ndarray) and X.dtype.kind == "f" else read_numbers(X, "X")
-        if rows.ndim != 2 or rows.shape[1] != len(self):
+        if rows.ndim not in axes or rows.shape[-1] != len(self):
             raise DataError(f"rows must have the features of the limits, (N, {len(self)}), got {rows.shape}")
         return rows
 
