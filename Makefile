@@ -41,6 +41,7 @@ screenshots: $(READY)
 # What the browser tests of the report and the pictures need; without it these tests are skipped.
 browser:
 	apt-get install -y chromium chromium-driver
+	npm install --no-save --no-package-lock axe-core@4
 
 # torch first: the others are then satisfied with the build that is there.
 $(READY): pyproject.toml constraints.txt

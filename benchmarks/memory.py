@@ -56,7 +56,7 @@ def call_of(case: str, X: np.ndarray, y: np.ndarray) -> Callable[[], object]:
             return lambda: kw.SplineNetRegressor(epochs=2, batch_size=1024, random_state=0).fit(X, y)
         case "splinenet start":
             return lambda: kw.SplineNetRegressor(epochs=0, random_state=0).fit(X, y)
-    few = slice(0, 20_000)
+    few = slice(0, 5_000)
     if case == "predict splinenet":
         model: kw.MarsRegressor | kw.SplineNetRegressor = kw.SplineNetRegressor(epochs=0, random_state=0)
     else:

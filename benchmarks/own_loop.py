@@ -18,7 +18,7 @@ is divided by the variance of y, because steps of SGD are proportional to the lo
 it:
 
 kw.train     kw.train of the "reshape" network with its defaults, on the same rows
-SplineNet    kw.SplineNetRegressor(hidden=(64, 64)) on the same rows
+SplineNet    kw.SplineNetRegressor(n_members=1, hidden=(64, 64)) on the same rows
 
 "Worst" is the maximum test RMSE of epochs 1 to 10 over that of epoch 0, of the mean over seeds and of the worst run.
 "Improvement" is 1 − RMSE(30)/RMSE(0), of the mean over seeds; for SplineNet and kw.train the result over the start.
@@ -132,7 +132,7 @@ def run(table: str, seed: int, start: str, name: str) -> dict[str, object]:
     train, test = (X[~away], y[~away]), (X[away], y[away])
     result: dict[str, object]
     if start == "SplineNet":
-        model = kw.SplineNetRegressor(hidden=WIDTHS, random_state=seed, n_jobs=1).fit(*train)
+        model = kw.SplineNetRegressor(n_members=1, hidden=WIDTHS, random_state=seed, n_jobs=1).fit(*train)
         rows, targets = (torch.from_numpy(v) for v in test)
         result = {"errors": [rmse(model.start_network_, rows, targets), rmse(model.network_, rows, targets)]}
     elif start == "kw.train":

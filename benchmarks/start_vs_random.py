@@ -109,11 +109,11 @@ class Problem:
     def of(cls, table: str) -> Problem:
         if table not in CLASSES:
             X, y = real_data.load(table)
-            return cls(X, y, SplineNetRegressor(n_jobs=1), SquaredError(), 1)
+            return cls(X, y, SplineNetRegressor(n_members=1, n_jobs=1), SquaredError(), 1)
         X, labels = class_data.load(table)
         classes, codes = np.unique(labels, return_inverse=True)
         outputs = 1 if len(classes) == 2 else len(classes)
-        return cls(X, codes, SplineNetClassifier(n_jobs=1), LogLoss(outputs), outputs)
+        return cls(X, codes, SplineNetClassifier(n_members=1, n_jobs=1), LogLoss(outputs), outputs)
 
     def shown(self, cost: float) -> float:
         return float(np.sqrt(cost)) if isinstance(self.loss, SquaredError) else cost
@@ -131,7 +131,7 @@ def run(task: Run) -> dict[str, object]:
     c = loss.coordinates(training.X, training.y, training.weight)
     widths, rule = model.hidden, activation_rule("relu")
     # Loads the compiled kernels and torch's parts, once a process.
-    SplineNetRegressor(n_jobs=1, epochs=1).fit(X[:200], y[:200].ravel())
+    SplineNetRegressor(n_members=1, n_jobs=1, epochs=1).fit(X[:200], y[:200].ravel())
     start = time.perf_counter()
     if task.start in SPLINES:
         names = tuple(f"x{k}" for k in range(X.shape[1]))

@@ -5,6 +5,7 @@ Nothing here shares code with the engine. Weights are integers and mean repetiti
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -234,3 +235,18 @@ def ridge_without_each_row(X, y, ridge):
         A, b = np.delete(Z, i, axis=0), np.delete(y, i, axis=0)
         predicted[i] = Z[i] @ np.linalg.solve(A.T @ A + penalty, A.T @ b)
     return predicted
+
+
+def constrained_least_squares(A, b, G):
+    """Minimise ‖A·x − b‖² under G·x ≥ 0 by trying every set of inequalities that may hold with equality."""
+    best, cost = np.zeros(A.shape[1]), float(np.sum(np.square(b)))
+    for size in range(min(len(G), A.shape[1]) + 1):
+        for binding in itertools.combinations(range(len(G)), size):
+            # Inside the null space of the binding rows the problem is free.
+            _, s, v = np.linalg.svd(G[list(binding)].reshape(size, A.shape[1]))
+            null = v[np.count_nonzero(s > 1e-12) :].T
+            x = null @ np.linalg.lstsq(A @ null, b, rcond=None)[0] if null.size else np.zeros(A.shape[1])
+            found = float(np.sum(np.square(A @ x - b)))
+            if found < cost and (G @ x >= -1e-9).all():
+                best, cost = x, found
+    return best

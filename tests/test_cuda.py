@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 def test_a_regressor_trains_on_the_gpu_as_on_the_cpu():
     X, y = kw.datasets.load_wine_quality("red")
     models = {
-        device: kw.SplineNetRegressor(hidden=(64, 64), epochs=10, device=device, random_state=0).fit(X, y)
+        device: kw.SplineNetRegressor(n_members=1, hidden=(64, 64), epochs=10, device=device, random_state=0).fit(X, y)
         for device in ("cpu", "cuda")
     }
     assert {p.device.type for p in models["cuda"].network_.parameters()} == {"cuda"}
@@ -29,14 +29,14 @@ def test_a_regressor_trains_on_the_gpu_as_on_the_cpu():
 
 def test_a_saved_network_of_the_gpu_loads_anywhere(tmp_path):
     X, y = kw.datasets.load_wine_quality("red")
-    model = kw.SplineNetRegressor(hidden=(32,), epochs=2, device="cuda", random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=2, device="cuda", random_state=0).fit(X, y)
     kw.save(model, tmp_path / "model")
     np.testing.assert_allclose(kw.load(tmp_path / "model").predict(X), model.predict(X), rtol=1e-6)
 
 
 def test_a_classifier_trains_on_the_gpu():
     X, y = load_breast_cancer(return_X_y=True)
-    model = kw.SplineNetClassifier(hidden=(64, 64), epochs=5, device="cuda", random_state=0).fit(X, y)
+    model = kw.SplineNetClassifier(n_members=1, hidden=(64, 64), epochs=5, device="cuda", random_state=0).fit(X, y)
     losses = model.history_.validation_loss
     assert losses[model.history_.best_epoch] <= losses[0]
     assert model.score(X, y) > 0.95

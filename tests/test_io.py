@@ -79,7 +79,7 @@ def mars(abalone):
 
 @pytest.fixture(scope="module")
 def splinenet(abalone):
-    return kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0).fit(*abalone)
+    return kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=2, random_state=0).fit(*abalone)
 
 
 @pytest.fixture
@@ -321,7 +321,11 @@ def test_several_outputs_weights_and_no_names(plain_data, tmp_path):
 def test_classifiers_come_back_bit_for_bit(plain_data, kind, labels, tmp_path):
     X = plain_data[0]
     y = labels[np.digitize(X[:, 0], [-0.5, 0.5])]
-    make = kw.MarsClassifier() if kind == "mars" else kw.SplineNetClassifier(hidden=(16,), epochs=1, random_state=0)
+    make = (
+        kw.MarsClassifier()
+        if kind == "mars"
+        else kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=1, random_state=0)
+    )
     model = make.fit(X, y)
     kw.save(model, tmp_path)
     again = kw.load(tmp_path)
@@ -348,7 +352,7 @@ def test_the_shape_of_the_response_comes_back(plain_data, shape, tmp_path):
 def test_a_random_start_with_a_module_and_a_device(plain_data, tmp_path):
     X, Y = plain_data
     model = kw.SplineNetRegressor(
-        hidden=[8, 8], start="random", activation=nn.PReLU(init=0.1), epochs=1, device=torch.device("cpu")
+        n_members=1, hidden=[8, 8], start="random", activation=nn.PReLU(init=0.1), epochs=1, device=torch.device("cpu")
     ).fit(X, Y)
     again = there_and_back(model, tmp_path)
     assert again.spline_ is None
@@ -372,7 +376,7 @@ def test_categories_keep_their_kind_and_set_output_its_choice(mars, abalone, tmp
 
 def test_a_parameter_that_json_cannot_hold_is_named(plain_data, tmp_path):
     X, Y = plain_data
-    model = kw.SplineNetRegressor(hidden=(4,), epochs=0, random_state=np.random.RandomState(0)).fit(X, Y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(4,), epochs=0, random_state=np.random.RandomState(0)).fit(X, Y)
     with pytest.raises(DataError, match=r"'random_state' is RandomState; .* integer"):
         save(model, tmp_path)
 

@@ -48,7 +48,7 @@ def test_bins_that_are_found_anew_change_no_bit(monkeypatch):
 def test_networks_are_evaluated_in_chunks(monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(10_000, 2))
-    model = kw.SplineNetRegressor(hidden=(16,), epochs=0, random_state=0).fit(X[:500], X[:500].sum(axis=1))
+    model = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=0, random_state=0).fit(X[:500], X[:500].sum(axis=1))
     chain = read_chain(model.network_)
     seen = []
     whole = type(chain.output).__call__

@@ -38,7 +38,7 @@ from knotwork.network.resolve import resolve
 CLOSE = 1e-9
 SHIFTS = [0.0, 1e3, 1e6]
 N = 400
-NET = {"hidden": (16, 16), "epochs": 4, "random_state": 0}
+NET = {"n_members": 1, "hidden": (16, 16), "epochs": 4, "random_state": 0}
 NUMBERS = ["a", "b", "c"]
 
 
@@ -157,9 +157,17 @@ CLASSIFIERS = {
     "mars, many classes": (lambda: kw.MarsClassifier(), "texts", "class4"),
     "net, two classes": (lambda: kw.SplineNetClassifier(**NET), "numbers", "class2"),
     "net, many classes": (lambda: kw.SplineNetClassifier(**NET), "texts", "class4"),
-    "net, two classes, random start": (lambda: kw.SplineNetClassifier(start="random", **NET), "numbers", "class2"),
+    "net, two classes, random start": (
+        lambda: kw.SplineNetClassifier(start="random", **NET),
+        "numbers",
+        "class2",
+    ),
     "scaler, mars, two classes": (lambda: make_pipeline(StandardScaler(), kw.MarsClassifier()), "numbers", "class2"),
-    "one-hot, net, many classes": (lambda: make_pipeline(one_hot(), kw.SplineNetClassifier(**NET)), "texts", "class4"),
+    "one-hot, net, many classes": (
+        lambda: make_pipeline(one_hot(), kw.SplineNetClassifier(**NET)),
+        "texts",
+        "class4",
+    ),
 }
 LINK = {
     "log": "log", "log1p, net": "log1p", "sqrt, pipeline": "sqrt", "square": "square", "log as a transformer": "log",
@@ -344,7 +352,7 @@ REFUSED = [
     (lambda: make_pipeline(StandardScaler(), kw.MarsRegressor()), "this MarsRegressor is not fitted; fit it first"),
     (lambda: make_pipeline(StandardScaler(), fitted(kw.MarsRegressor())), "this StandardScaler is not fitted; fit it"),
     (lambda: logged(kw.MarsRegressor()), "this TransformedTargetRegressor is not fitted; fit it first"),
-    (lambda: kw.SplineNetRegressor(), "this SplineNetRegressor is not fitted; fit it first"),
+    (lambda: kw.SplineNetRegressor(n_members=1), "this SplineNetRegressor is not fitted; fit it first"),
     (lambda: fitted(make_pipeline(PCA(2), kw.MarsRegressor())),
      "must scale single columns .* got the step 'pca', a PCA; apply it to the table first, or convert the last step"),
     (lambda: fitted(make_pipeline(PolynomialFeatures(2), kw.MarsRegressor())), "a PolynomialFeatures; apply it"),

@@ -126,6 +126,13 @@ def test_pieces(way):
     assert again.to_lattice() == thing.to_lattice()
 
 
+@pytest.mark.parametrize("way", WAYS)
+def test_batches(way):
+    again = WAYS[way](kw.Batches([(X, y)], memory_limit=1 << 27))
+    assert again.memory_limit == 1 << 27
+    assert np.array_equal(mars().fit(again).predict(X), mars().fit(kw.Batches([(X, y)])).predict(X))
+
+
 @pytest.mark.parametrize("error", [e for _, e in inspect.getmembers(errors, inspect.isclass)])
 def test_errors_come_back_from_other_processes(error):
     again = pickle.loads(pickle.dumps(error("a sentence; what to do")))
@@ -135,6 +142,6 @@ def test_errors_come_back_from_other_processes(error):
 
 def test_nothing_public_is_left_out():
     covered = {type(make()).__name__ for make in MODELS.values()} | set(SMALL)
-    covered |= {"Explanation", "Scaling", "Pieces", "Piece"}
+    covered |= {"Batches", "Explanation", "Scaling", "Pieces", "Piece"}
     classes = {name for name in kw.__all__ if inspect.isclass(getattr(kw, name))}
     assert classes <= covered

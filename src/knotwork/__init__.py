@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from knotwork.data import datasets as datasets
+    from knotwork.data.batches import Batches as Batches
     from knotwork.data.limits import Limits as Limits
     from knotwork.estimators.hinging import HingingHyperplanesRegressor as HingingHyperplanesRegressor
     from knotwork.estimators.mars import MarsRegressor as MarsRegressor
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "Batches": "knotwork.data.batches",
     "Explanation": "knotwork.explanation.explanation",
     "DCMaxAffineRegressor": "knotwork.estimators.maxaffine",
     "Hinge": "knotwork.spline.model",

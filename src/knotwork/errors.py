@@ -62,8 +62,20 @@ class WeightWarning(UserWarning):
     """Sample weights whose sum makes GCV believe in far fewer observations than there are rows."""
 
 
+class SampleWarning(UserWarning):
+    """A network that is trained on a sample of the rows: all of them are not in memory."""
+
+
+class MembersWarning(UserWarning):
+    """An ensemble of fewer members than were asked for: there are too few rows to leave a fold out for each."""
+
+
 class NetworkError(KnotworkError, ValueError):
     """A network, a layer or a shape that cannot hold the function."""
+
+
+class RankError(KnotworkError, RuntimeError):
+    """Another process of a training under ``torch.distributed`` that has failed, ended or does not answer."""
 
 
 class ScaleWarning(UserWarning):

@@ -30,6 +30,31 @@ def forward_progress(show: bool) -> Iterator[Callable[[Step], None] | None]:
 
 
 @contextmanager
+def reading_progress(show: bool) -> Iterator[Callable[[str], Callable[[int, int | None], None] | None]]:
+    """Yield a function that takes what a reading of a source is for, and returns what shows its rows, or None."""
+    if not show:
+        yield lambda _: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (TextColumn("reading for {task.description}"), BarColumn(), TextColumn("{task.fields[speed]}"),
+               TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
+    with Progress(*columns) as progress:
+
+        def reading(purpose: str) -> Callable[[int, int | None], None]:
+            task = progress.add_task(purpose, total=None, speed="")
+
+            def report(done: int, rows: int | None) -> None:
+                elapsed = progress.tasks[task].elapsed or 0.0
+                speed = f"{done:,} rows, {done / elapsed:,.0f} rows/s" if elapsed > 0 else f"{done:,} rows"
+                progress.update(task, completed=done, total=rows, speed=speed)
+
+            return report
+
+        yield reading
+
+
+@contextmanager
 def epoch_progress(
     show: bool, epochs: int, *, unseen: bool = True
 ) -> Iterator[Callable[[int, History, object], None] | None]:

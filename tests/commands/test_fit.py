@@ -1,6 +1,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ import knotwork as kw
 from knotwork.commands.rows import choose_rows
 from knotwork.data.column_selection import choose_columns
 from knotwork.data.files import read_file
+from knotwork.network.chain import read_chain
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def test_a_fit_says_what_it_did(knotwork, data, tmp_path):
         "guessing the mean",
         "y ≈ ",
         "·h(Länge, cm - ",
-        "Art=Öl",
+        "where Art is Öl",
         str(tmp_path / "model"),
     ):
         assert expected in result.stdout
@@ -69,7 +71,7 @@ def test_the_saved_model_is_the_one_that_was_measured(knotwork_json, data, frame
     assert sorted([*rows.train, *rows.test]) == list(range(300))
     error = model.predict(frame.iloc[rows.test].drop(columns="y").astype({"flag": float})) - frame["y"].iloc[rows.test]
     assert report["error"]["test"]["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)))
-    assert report["model"]["formulas"] == {"y": str(model.spline_)}
+    assert report["model"]["formulas"] == {"y": str(replace(model.spline_, limits=None))}
 
 
 def test_a_network(knotwork_json, knotwork, data, tmp_path):
@@ -78,9 +80,10 @@ def test_a_network(knotwork_json, knotwork, data, tmp_path):
     assert report["model"]["kind"] == "SplineNetRegressor"
     assert report["model"]["network"]["hidden"] == [16, 8]
     assert report["model"]["network"]["epochs"] == 2
-    assert [m.out_features for m in kw.load(tmp_path / "net").network_ if hasattr(m, "out_features")] == [16, 8, 1]
+    assert report["model"]["network"]["members"] == 8
+    assert read_chain(kw.load(tmp_path / "net").network_).widths == (8 * 16, 8 * 8)
     again = knotwork(*arguments).stdout
-    assert "16 × 8 units, 2 epochs" in again
+    assert "8 members of 16 × 8 units each, 2 epochs" in again
     assert "the spline it starts from" in again
 
 
@@ -122,7 +125,7 @@ def test_a_target_without_any_value(refused, write, frame):
 def test_missing_features_are_values_of_their_own_or_dropped(knotwork_json, write, frame):
     path = write(frame.assign(width=frame["width"].mask(frame.index < 3), Art=frame["Art"].mask(frame.index == 9)))
     report = knotwork_json("fit", path, "--target", "y")
-    assert report["notes"] == ["missing values are values of their own: 'width' (3 rows), 'Art' (1 rows)"]
+    assert report["notes"] == ["missing values have an effect of their own: 'width' (3 rows), 'Art' (1 row)"]
     assert {"width is missing", "Art is missing"} <= set(report["model"]["features"])
     assert report["rows"]["train"] + report["rows"]["test"] == 300
     report = knotwork_json("fit", path, "--target", "y", "--drop-missing")
@@ -130,6 +133,55 @@ def test_missing_features_are_values_of_their_own_or_dropped(knotwork_json, writ
     assert report["rows"]["train"] + report["rows"]["test"] == 296
     report = knotwork_json("fit", path, "--target", "y", "--exclude", "width", "--exclude", "Art")
     assert report["rows"]["train"] + report["rows"]["test"] == 300
+
+
+def test_words_for_missing_values(knotwork, knotwork_json, refused, write, frame, tmp_path):
+    """A file's own words for a gap: refused by name among numbers, gaps once they are said; CSV and Parquet alike."""
+    marked = frame.assign(width=frame["width"].astype(object), flag=frame["width"].round())
+    marked.loc[[4, 8], "width"] = "k.A."
+    marked.loc[marked.index % 10 == 0, "flag"] = -999
+    path = write(marked)
+    assert "line 6 of " in (sentence := refused("fit", path, "--target", "y"))
+    assert "has 'k.A.'; correct it, say that it means a missing value (--na k.A.), leave" in sentence
+    options = ("--target", "y", "--na", "k.A.", "--na", "-999", "--test-size", "0")
+    report = knotwork_json("fit", path, *options, "--out", tmp_path / "model")
+    assert report["notes"] == ["missing values have an effect of their own: 'width' (2 rows), 'flag' (30 rows)"]
+    marked.assign(width=marked["width"].astype(str)).to_parquet(tmp_path / "t.parquet")
+    gaps = frame.assign(width=frame["width"].mask(marked["width"] == "k.A."), flag=marked["flag"].replace(-999, np.nan))
+    blank = write(gaps, "blank.csv")
+    assert report["model"] == knotwork_json("fit", blank, "--target", "y", "--test-size", "0")["model"]
+    numbers = write(marked.assign(width=frame["width"]), "numbers.csv")
+    marked.assign(width=frame["width"]).to_parquet(tmp_path / "numbers.parquet")
+    found = [
+        knotwork_json("fit", p, "--target", "y", "--na", "-999")["model"]
+        for p in (numbers, tmp_path / "numbers.parquet")
+    ]
+    assert found[0] == found[1]
+    assert "(--na k.A.), or leave the field empty" in refused("predict", tmp_path / "model", path)
+    predicted = knotwork("predict", tmp_path / "model", path, "--na", "k.A.", "--na", "-999").stdout
+    assert predicted == knotwork("predict", tmp_path / "model", blank).stdout
+    page = tmp_path / "page.html"
+    knotwork("report", tmp_path / "model", path, "--na", "k.A.", "--na", "-999", "--out", page)
+    assert page.stat().st_size > 1000
+
+
+def test_what_looks_like_a_number_is_no_gap(refused, write, frame):
+    sentence = refused("fit", write(frame.assign(width="$ 1,000.50")), "--target", "y")
+    assert "has '$ 1,000.50'; correct it, leave the column out" in sentence
+
+
+def test_infinities_are_named_with_their_row(knotwork, refused, write, frame, tmp_path):
+    path = write(frame.assign(width=frame["width"].mask(frame.index == 7, -np.inf)), "inf.csv")
+    expected = f"column 'width' of {path} has -inf in data row 8; correct it, or leave the field empty"
+    assert expected in refused("fit", path, "--target", "y")
+    knotwork("fit", write(frame), "--target", "y", "--out", tmp_path / "model")
+    assert expected in refused("predict", tmp_path / "model", path)
+
+
+def test_the_limits_are_said_once(knotwork, write, frame):
+    text = knotwork("fit", write(frame), "--target", "Art").stdout
+    assert text.count("values outside the training range count as its nearest end") == 1
+    assert text.count(" ≈ ") == 3
 
 
 def test_numbers_as_categories(knotwork_json, write):
@@ -165,7 +217,7 @@ def test_classification_is_recognised(knotwork, write, target, because):
         assert 0 <= report["error"]["test"]["accuracy"] <= 1
         labels = list(report["model"]["formulas"])
         last = sorted({str(value) for value in target})[-1]
-        assert labels[-1] == f"{'log-odds' if len(labels) == 1 else 'logit'} of kind = {last}"
+        assert labels[-1] == f"{'log-odds' if len(labels) == 1 else 'centred logit'} of kind = {last}"
     else:
         sentence = knotwork(*arguments, code=2).stderr
         assert f"the target 'kind' is taken for classes because {because}" in sentence
@@ -283,11 +335,6 @@ def test_nothing_but_a_model_of_ours_is_ever_replaced(knotwork, refused, data, t
 def test_an_output_that_cannot_be_written(refused, data):
     sentence = refused("fit", data / "comma.csv", "--target", "y", "--out", data / "comma.csv" / "model")
     assert "is or lies in a file" in sentence
-
-
-def test_infinite_values_are_refused(refused, write, frame):
-    path = write(frame.assign(width=frame["width"].where(frame.index != 5, np.inf)))
-    assert "'width' contains inf" in refused("fit", path, "--target", "y")
 
 
 def test_a_fit_that_fails_leaves_nothing_behind(refused, tmp_path):
@@ -423,3 +470,52 @@ def test_groups_and_times_that_cannot_be_used(refused, write, frame):
     assert "got 'y' as both" in refused(*options, "--groups", "y")
     assert "no column 'Arten' (did you mean 'Art'?)" in refused(*options, "--groups", "Arten")
     assert "'gap' of" in refused(*options, "--time", "gap", "--exclude", "gap")
+
+
+@pytest.mark.parametrize("classes", [False, True])
+def test_a_file_in_parts_gives_the_same_kind_of_report(knotwork, tmp_path, classes):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"a": rng.normal(size=3000), "b": rng.choice(["x", "y"], 3000), "row": np.arange(3000)})
+    y = np.abs(table.a) + (table.b == "x") + 0.2 * rng.normal(size=3000)
+    table["y"] = np.where(y > 1, "high", "low") if classes else y
+    table.loc[5, "y"] = None if classes else np.nan
+    path = tmp_path / "t.parquet"
+    table.to_parquet(path, row_group_size=400)
+    memory, parts = (
+        json.loads(knotwork("fit", path, "--target", "y", "--json", *how).stdout)
+        for how in ([], ["--in-parts", "--out", tmp_path / "model"])
+    )
+    assert parts["columns"] == memory["columns"]
+    assert parts["task"] == memory["task"]
+    assert parts["rows"]["read"] == 3000
+    assert parts["rows"]["train"] + parts["rows"]["test"] == 2999
+    assert 0.15 < parts["rows"]["test"] / 2999 < 0.25
+    # The errors of both sides are those of the saved model on all rows with a target.
+    model, rows = kw.load(tmp_path / "model"), table.dropna(subset="y")
+    name, power = ("accuracy", 1) if classes else ("rmse", 2)
+    sides = [parts["error"][side][name] ** power * parts["rows"][side] for side in ("train", "test")]
+    predicted = model.predict(rows[["a", "b"]])
+    right = predicted == rows.y if classes else (predicted - rows.y) ** 2
+    assert sum(sides) == pytest.approx(right.sum(), rel=1e-9)
+    assert set(parts["error"]["test"]) == set(memory["error"]["test"])
+    assert len(knotwork("predict", tmp_path / "model", path).stdout.splitlines()) == 3001
+    assert "read in parts" in knotwork("fit", path, "--target", "y", "--in-parts").stdout
+
+
+def test_what_a_file_in_parts_does_not_have(refused, tmp_path):
+    pd.DataFrame({"a": [1.0, 2, 3], "y": [1.0, 2, 4]}).to_parquet(tmp_path / "t.parquet")
+    (tmp_path / "t.csv").write_text("a,y\n1,2\n2,3\n")
+    for arguments, message in (
+        (["t.parquet", "--groups", "a"], "has no --groups"),
+        (["t.parquet", "--hidden", "8,8"], "has no --hidden"),
+        (["t.csv"], "if they are Parquet"),
+    ):
+        assert message in refused("fit", tmp_path / arguments[0], "--target", "y", "--in-parts", *arguments[1:])
+
+
+def test_a_report_says_that_it_does_not_know_the_response(knotwork, data, tmp_path):
+    knotwork("fit", data / "comma.csv", "--target", "y", "--exclude", "width", "--out", tmp_path / "model")
+    unknown = knotwork("report", tmp_path / "model", data / "comma.csv", "--out", tmp_path / "a.html")
+    assert "the response may be any of 'width', 'y'; pass --target" in unknown.stderr
+    known = knotwork("report", tmp_path / "model", data / "comma.csv", "--target", "y", "--out", tmp_path / "b.html")
+    assert "response" not in known.stderr

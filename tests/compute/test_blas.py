@@ -16,8 +16,8 @@ def counts():
 
 
 @pytest.mark.parametrize("make", [
-    lambda: kw.SplineNetRegressor(hidden=(16,), epochs=1, random_state=0),
-    lambda: kw.SplineNetClassifier(hidden=(16,), epochs=1, random_state=0),
+    lambda: kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=1, random_state=0),
+    lambda: kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=1, random_state=0),
     lambda: kw.MarsClassifier(),
 ])  # fmt: skip
 def test_blas_threads_change_no_bit_of_a_fit(make):

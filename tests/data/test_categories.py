@@ -247,9 +247,56 @@ def test_numbers_as_text_are_read_as_numbers_and_said():
         encoder.encode(pd.DataFrame({"a": [1.0], "b": ["one"]}))
 
 
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_words_for_no_value_among_numbers_as_text(make):
+    words = {2: "", 5: " NA ", 9: "null"}
+    spelled = [words.get(k, f"{v:.3f}") for k, v in enumerate(Z[:200, 1])]
+    gaps = [None if k in words else v for k, v in enumerate(spelled)]
+    with pytest.warns(ColumnWarning, match="'b' holds numbers as text and is read as numbers, '', ' NA ', 'null' as m"):
+        encoder, matrix = learn_table(make({"b": spelled}))
+    with pytest.warns(ColumnWarning, match="'b' holds numbers as text and is read as numbers; to have"):
+        expected, numbers = learn_table(make({"b": gaps}))
+    assert encoder == expected
+    assert np.array_equal(matrix, numbers)
+    assert np.array_equal(encoder.encode(make({"b": spelled})), matrix)
+
+
+def test_texts_that_are_no_numbers_are_gaps_where_numbers_were():
+    """Zip codes of training may all be numbers, and those of tomorrow not."""
+    with pytest.warns(ColumnWarning, match="holds numbers as text"):
+        encoder = learn_encoder(pd.DataFrame({"zip": [str(98000 + k) for k in range(50)]}))
+    said = "column 'zip' held numbers in training and now has texts that are none ('98101-1234'); they count as missing"
+    for values in (["98003", "98101-1234", ""], np.array(["98003", "98101-1234", ""], dtype=object)):
+        with pytest.warns(MissingWarning, match="'zip'") as caught:
+            matrix = encoder.with_means(np.array([7.0])).encode(pd.DataFrame({"zip": values}))
+        assert [str(w.message) for w in caught].count(said) == 1
+        assert matrix[:, 0].tolist() == [98003.0, 7.0, 7.0]
+
+
+@pytest.mark.parametrize(
+    ("texts", "said"),
+    [
+        ([f"{v:.9f}" for v in Z[:99, 0]] + ["k.A."], "99 of its 100 different values look like numbers, 'k.A.' does"),
+        ([f"{v:.9f}".replace(".", ",") for v in Z[:100, 0]], "100 of its 100 different values look like numbers, '"),
+        ([f"${v:,.2f}" for v in np.arange(50) * 999.5 + 1], "look like numbers"),
+        ([f"{d:%m/%d/%Y}" for d in pd.date_range("2024-01-01", periods=60)], r"dates .* '01/01/2024' say; to have da"),
+    ],
+)  # fmt: skip
+def test_text_that_looks_like_numbers_or_dates_is_said(texts, said):
+    frame = pd.DataFrame({"x": np.arange(4.0 * len(texts)), "t": texts * 4})
+    with pytest.warns(ColumnWarning, match=said):
+        kw.MarsRegressor().fit(frame, np.tile(np.arange(len(texts)) % 7.0, 4))
+
+
+def test_codes_with_zeros_are_not_said_to_be_numbers(recwarn):
+    codes = [f"{k:04d}" for k in range(60)] * 5
+    kw.MarsRegressor().fit(pd.DataFrame({"code": codes}), np.tile(np.arange(60.0), 5))
+    assert not [w for w in recwarn if "look like" in str(w.message)]
+
+
 @pytest.mark.parametrize(
     "model",
-    [kw.MarsRegressor(), kw.SplineNetRegressor(hidden=(16,), epochs=3, random_state=0),
+    [kw.MarsRegressor(), kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=3, random_state=0),
      kw.HingingHyperplanesRegressor(max_hinges=2, random_state=0)],
     ids=lambda m: type(m).__name__,
 )  # fmt: skip

@@ -106,6 +106,8 @@ def test_dates_may_be_excluded():
         (np.array([1.0, 2.0, 3.0, 2.0]), "classification"),
         (np.array([3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), "regression"),
         (np.arange(29.0), "regression"),
+        (np.arange(1.0, 11.0), "regression"),
+        (np.arange(1.0, 11.0).repeat(2), "classification"),
         (np.array([0.5, 1.5]), "regression"),
         (np.array([0.0, 1.0, 3.0]), "regression"),
         (np.array([7.0, 7.0]), "regression"),

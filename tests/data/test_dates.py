@@ -105,11 +105,28 @@ def test_time_zones():
     assert [part.text(v) for v in matrix[[0, 8, 20], 0]] == ["2021-03-20", "2021-03-28", "2021-04-09"]
     for other in (frame.assign(t=local.tz_convert("UTC")), pl.from_pandas(frame), pa.Table.from_pandas(frame)):
         assert np.array_equal(encoder.encode(other), matrix)
-    with pytest.raises(DataError, match="column 't' had a time zone in training and now has none"):
+    with pytest.raises(DataError, match=r"column 't' had the time zone .* in training and now has none; say in which"):
         encoder.encode(frame.assign(t=local.tz_localize(None)))
     naive = learn_encoder(frame.assign(t=local.tz_localize(None)))
-    with pytest.raises(DataError, match="had no time zone in training and now has 'Europe/Berlin'"):
+    with pytest.raises(DataError, match="had no time zone in training and now has Europe/Berlin; convert it"):
         naive.encode(frame)
+
+
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_a_table_with_nothing_but_gaps_for_dates(zone):
+    model = kw.MarsRegressor().fit(pd.DataFrame({"t": pd.Series(SOLD).dt.tz_localize(zone)}), Y)
+    for nothing in ([None], [""], [pd.NaT]):
+        with pytest.warns(MissingWarning, match="'t'"):
+            value = model.predict(pd.DataFrame({"t": pd.Series(nothing, dtype=object)}))
+        assert np.isfinite(value).all()
+
+
+def test_words_for_no_value_among_dates_as_text():
+    texts = ["" if k % 9 == 0 else f"{d:%Y-%m-%d}" for k, d in enumerate(PYTHON)]
+    with pytest.warns(ColumnWarning, match="'sold' holds dates as text and is read as dates, '' as missing"):
+        encoder, matrix = learn_table(pd.DataFrame({"sold": texts}))
+    assert encoder.feature_names[:2] == ("sold", "sold is missing")
+    assert np.array_equal(encoder.encode(pd.DataFrame({"sold": texts})), matrix)
 
 
 def test_gaps_in_dates():
@@ -183,7 +200,7 @@ def test_far_dates_keep_their_microseconds():
 
 def test_classes_and_networks_take_dates():
     frame = FRAMES["pandas"].assign(a=rng.normal(size=N))
-    net = kw.SplineNetRegressor(hidden=(16,), epochs=3, random_state=0).fit(frame, Y)
+    net = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=3, random_state=0).fit(frame, Y)
     assert net.score(frame, Y) > 0.9
     assert isinstance(net.encoder_.columns[0], Date)
     kw.explain(net, frame, Y).effects["sold"]

@@ -100,3 +100,8 @@ def test_rows_may_be_lists_and_tensors():
     assert limits.hold([[2, 0.5]]).tolist() == [[1.0, 0.5]]
     assert limits.hold([2, 0.5]).tolist() == [1.0, 0.5]  # a single row
     assert limits.outside([[2, 0.5], [1, 0]]).tolist() == [True, False]
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_rows_of_numpys_matrix_class():
+    assert Limits([0.0, 0.0], [1.0, 1.0]).outside(np.asmatrix([[2.0, 0.5], [1.0, 0.0]])).tolist() == [True, False]

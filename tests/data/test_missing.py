@@ -40,13 +40,13 @@ SPELLINGS = {
 }
 MODELS = {
     "mars": kw.MarsRegressor(),
-    "splinenet": kw.SplineNetRegressor(hidden=(16,), epochs=3, random_state=0),
+    "splinenet": kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=3, random_state=0),
     "hinges": kw.HingingHyperplanesRegressor(max_hinges=3, random_state=0),
     "max-affine": kw.DCMaxAffineRegressor(n_pieces=3, random_state=0),
 }
 CLASSIFIERS = {
     "mars classes": kw.MarsClassifier(),
-    "splinenet classes": kw.SplineNetClassifier(hidden=(16,), epochs=3, random_state=0),
+    "splinenet classes": kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=3, random_state=0),
 }
 
 

@@ -28,10 +28,10 @@ MODELS = {
     "mars, two responses": lambda **o: kw.MarsRegressor(scale_responses=True, **o).fit(X, np.column_stack([y, 9 * y])),
     "mars, classes": lambda **o: kw.MarsClassifier(**o).fit(X, labels),
     "mars, three classes": lambda **o: kw.MarsClassifier(**o).fit(X, three),
-    "net": lambda **o: kw.SplineNetRegressor(**NET, **o).fit(X, y),
-    "net, random start": lambda **o: kw.SplineNetRegressor(**NET, start="random", **o).fit(X, y),
-    "net, leaky": lambda **o: kw.SplineNetRegressor(**NET, activation="leaky_relu", **o).fit(X, y),
-    "net, classes": lambda **o: kw.SplineNetClassifier(**NET, **o).fit(X, labels),
+    "net": lambda **o: kw.SplineNetRegressor(n_members=1, **NET, **o).fit(X, y),
+    "net, random start": lambda **o: kw.SplineNetRegressor(n_members=1, **NET, start="random", **o).fit(X, y),
+    "net, leaky": lambda **o: kw.SplineNetRegressor(n_members=1, **NET, activation="leaky_relu", **o).fit(X, y),
+    "net, classes": lambda **o: kw.SplineNetClassifier(n_members=1, **NET, **o).fit(X, labels),
 }
 _fitted = {}
 
@@ -112,7 +112,7 @@ def test_an_exported_model_holds_too(model, tmp_path, dtype):
 
 @pytest.mark.parametrize("kind", ["mars", "net"])
 def test_a_pipeline_holds_the_columns_of_its_table(kind):
-    inner = kw.MarsRegressor() if kind == "mars" else kw.SplineNetRegressor(**NET)
+    inner = kw.MarsRegressor() if kind == "mars" else kw.SplineNetRegressor(n_members=1, **NET)
     pipeline = make_pipeline(StandardScaler(), inner).fit(X, y)
     values = pipeline.predict(FAR)[:, None]
     for fold in (False, True):
@@ -146,7 +146,7 @@ def test_one_cell_does_not_decide(kind):
     make = {
         "mars": lambda: kw.MarsRegressor().fit(spoilt, y),
         "mars, classes": lambda: kw.MarsClassifier().fit(spoilt, labels),
-        "net": lambda: kw.SplineNetRegressor(**NET).fit(spoilt, y),
+        "net": lambda: kw.SplineNetRegressor(n_members=1, **NET).fit(spoilt, y),
     }
     found, usual = make[kind](), MODELS[kind]()
     assert found.outside(spoilt).tolist() == [row == k for row in range(ROWS)]
@@ -218,7 +218,7 @@ def test_earth_goes_on():
 
 def test_the_summary_names_the_limits_once():
     text = kw.MarsRegressor().fit(X, y).summary()
-    assert text.count("Held at these limits beyond them: x0 ") == 1
+    assert text.count("Values beyond these limits count as the limits: x0 ") == 1
     assert "Held" not in kw.MarsRegressor(extrapolate="linear").fit(X, y).summary()
 
 

@@ -72,7 +72,9 @@ def test_the_same_tables_when_predicting():
         ([(1, 2), (3, 4)] * (N // 2), "y cannot be used"),
     ],
 )
-@pytest.mark.parametrize("model", [kw.MarsClassifier(), kw.SplineNetClassifier(epochs=1)], ids=["mars", "net"])
+@pytest.mark.parametrize(
+    "model", [kw.MarsClassifier(), kw.SplineNetClassifier(n_members=1, epochs=1)], ids=["mars", "net"]
+)
 def test_labels(model, labels, message):
     with pytest.raises(DataError, match=message):
         model.fit(X, labels)
@@ -108,17 +110,17 @@ def test_parameters_beyond_64_bits_mean_no_limit(name):
 def test_epochs_and_batches_without_limit(large):
     """What a training never reaches takes no memory, and no number is too large to ask for."""
     options = {"hidden": (4,), "patience": 1, "epochs": 3, "average": 0.0, "random_state": 0}
-    model = kw.SplineNetRegressor(**{**options, "epochs": large, "learning_rate": 1e-300}).fit(X, Y)
+    model = kw.SplineNetRegressor(n_members=1, **{**options, "epochs": large, "learning_rate": 1e-300}).fit(X, Y)
     assert len(model.history_) < 5
-    one_batch = kw.SplineNetRegressor(**options, batch_size=len(X)).fit(X, Y)
-    many = kw.SplineNetRegressor(**options, batch_size=large).fit(X, Y)
+    one_batch = kw.SplineNetRegressor(n_members=1, **options, batch_size=len(X)).fit(X, Y)
+    many = kw.SplineNetRegressor(n_members=1, **options, batch_size=large).fit(X, Y)
     assert many.history_.train_loss == one_batch.history_.train_loss
 
 
 def test_devices_that_are_not_there():
     for device in ("banana", "meta", "cuda:99" if torch.cuda.is_available() else "cuda"):
         with pytest.raises(NetworkError, match="device must name a device of this machine"):
-            kw.SplineNetRegressor(device=device, epochs=1).fit(X, Y)
+            kw.SplineNetRegressor(n_members=1, device=device, epochs=1).fit(X, Y)
 
 
 def test_networks_that_do_not_take_the_rows():
@@ -217,3 +219,15 @@ def test_tensors_that_need_gradients_are_read():
 def test_properties_of_an_unfitted_model(name):
     with pytest.raises(AttributeError, match=r"call fit\(X, y\) first"):
         getattr(kw.MarsClassifier(), name)
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
+def test_responses_to_score_are_checked(loss):
+    rows = np.random.default_rng(0).normal(size=(40, 2))
+    model = kw.MarsRegressor(loss=loss).fit(rows, rows[:, 0])
+    with pytest.raises(DataError, match="the target of a regression must be numeric"):
+        model.score(rows, ["a", "b"] * 20)
+    with pytest.raises(DataError, match="sample_weight must hold numbers"):
+        model.score(rows, rows[:, 0], ["a", "b"] * 20)
+    weight = rows[:, 1] ** 2
+    assert model.score(rows, rows[:, 0], weight) == pytest.approx(model.score(rows, list(rows[:, 0]), list(weight)))

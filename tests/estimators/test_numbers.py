@@ -148,7 +148,7 @@ def at_validation_rows(X):
 def test_a_networks_prediction_has_the_r_squared_of_its_history(x_offset, x_unit, y_offset, y_unit, tmp_path):
     X, y, _ = make_data(n=450)
     X, y = (X + x_offset) * x_unit, (y + y_offset) * y_unit
-    model = kw.SplineNetRegressor(hidden=(12, 12), epochs=2, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(12, 12), epochs=2, random_state=0).fit(X, y)
     held = at_validation_rows(X)
     unit = power_of_two(y - np.median(y))
     residual, spread = (y[held] - model.predict(X[held])) * unit, (y[held] - np.median(y)) * unit
@@ -173,7 +173,7 @@ def test_predictions_at_1e12_stds_differ_from_the_history_by_their_rounding_alon
 
     def error(y, rounding):
         """Return how far the squared error is from the history's, and how far rounding of predictions can move it."""
-        model = kw.SplineNetRegressor(hidden=(12, 12), epochs=2, random_state=0).fit(X, y)
+        model = kw.SplineNetRegressor(n_members=1, hidden=(12, 12), epochs=2, random_state=0).fit(X, y)
         residual, said = (y[held] - model.predict(X[held])) * unit, model.history_.validation_loss
         moved = np.mean(residual**2) - said[model.history_.best_epoch] * unit**2
         variance = np.var((y[held] - np.median(y)) * unit)
@@ -188,10 +188,10 @@ def test_the_spline_behind_a_network_does_not_depend_on_the_units_of_y():
     # Residuals in float32 were infinite or zero from 1e±22 on, and interactions were never looked for.
     X, y, _ = make_data(n=600)
     y = y + 2 * X[:, 0] * X[:, 1]
-    plain = kw.SplineNetRegressor(hidden=(64, 64), epochs=0, random_state=0).fit(X, y)
+    plain = kw.SplineNetRegressor(n_members=1, hidden=(64, 64), epochs=0, random_state=0).fit(X, y)
     assert any(len(term.features) == 2 for term in plain.spline_.terms)
     for power in (-400, -70, 70, 400):
-        other = kw.SplineNetRegressor(hidden=(64, 64), epochs=0, random_state=0).fit(X, y * 2.0**power)
+        other = kw.SplineNetRegressor(n_members=1, hidden=(64, 64), epochs=0, random_state=0).fit(X, y * 2.0**power)
         assert other.spline_.terms == plain.spline_.terms
 
 
@@ -199,7 +199,7 @@ def test_the_spline_behind_a_network_does_not_depend_on_the_units_of_y():
 def test_a_classifying_networks_prediction_has_the_log_loss_of_its_history(offset, unit):
     X, y, _ = make_data(n=450)
     X, labels = (X + offset) * unit, (y > 1).astype(int)
-    model = kw.SplineNetClassifier(hidden=(12, 12), epochs=2, random_state=0).fit(X, labels)
+    model = kw.SplineNetClassifier(n_members=1, hidden=(12, 12), epochs=2, random_state=0).fit(X, labels)
     held = at_validation_rows(X)
     said = model.history_.validation_loss[model.history_.best_epoch]
     assert abs(log_loss(labels[held], model.predict_proba(X[held])) - said) < 1e-5
@@ -211,7 +211,7 @@ def test_a_classifying_networks_prediction_has_the_log_loss_of_its_history(offse
     [
         *REGRESSORS.values(),
         lambda: kw.MarsRegressor(max_degree=2, interaction="product"),
-        lambda: kw.SplineNetRegressor(hidden=(8,), epochs=1, random_state=0),
+        lambda: kw.SplineNetRegressor(n_members=1, hidden=(8,), epochs=1, random_state=0),
     ],
 )
 def test_columns_of_denormal_numbers_are_constants(make, unit):
@@ -328,5 +328,5 @@ def test_explanations_of_data_at_the_ends_of_the_range():
 def test_responses_too_small_to_be_squared_are_fitted():
     X = np.random.default_rng(0).normal(size=(60, 2))
     y = np.abs(X[:, 0]) * 1e-200
-    model = kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=2, random_state=0).fit(X, y)
     assert 1 - np.mean(((model.predict(X) - y) / 1e-200) ** 2) / np.var(y / 1e-200) > 0.5

@@ -11,7 +11,7 @@ from knotwork.data.split import held_out
 from knotwork.network.start import choose
 
 
-@parametrize_with_checks([kw.SplineNetRegressor(hidden=(16,), epochs=20)])
+@parametrize_with_checks([kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=20)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -28,7 +28,7 @@ def data():
 @pytest.mark.parametrize("fill", ["random", "hinge", "zero"])
 def test_epoch_zero_is_the_spline_and_the_result_is_never_worse(data, hidden, fill):
     X, y = data
-    model = kw.SplineNetRegressor(hidden=hidden, fill=fill, epochs=8, random_state=3).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=hidden, fill=fill, epochs=8, random_state=3).fit(X, y)
     seed = int(np.random.RandomState(3).randint(2**31 - 1))
     held = held_out(X, 0.15, seed)
     spline_loss = np.mean((model.spline_(X[held]) - y[held]) ** 2)
@@ -41,13 +41,13 @@ def test_epoch_zero_is_the_spline_and_the_result_is_never_worse(data, hidden, fi
 
 def test_no_epochs_is_the_spline(data):
     X, y = data
-    model = kw.SplineNetRegressor(epochs=0, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, epochs=0, random_state=0).fit(X, y)
     np.testing.assert_allclose(model.predict(X), model.spline_(X), atol=1e-5)
 
 
 def test_the_network_takes_raw_features_as_the_encoder_orders_them():
     X, y = kw.datasets.load_abalone()
-    model = kw.SplineNetRegressor(hidden=(32,), epochs=2, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=2, random_state=0).fit(X, y)
     rows = torch.from_numpy(model.encoder_.encode(X)).float()
     with torch.no_grad():
         out = model.network_(rows).numpy()[:, 0]
@@ -64,14 +64,16 @@ def test_the_network_takes_raw_features_as_the_encoder_orders_them():
 
 def test_training_helps_where_the_truth_is_not_additive(data):
     X, y = data
-    model = kw.SplineNetRegressor(hidden=(64, 64), max_degree=1, epochs=60, random_state=0).fit(X[:400], y[:400])
+    model = kw.SplineNetRegressor(n_members=1, hidden=(64, 64), max_degree=1, epochs=60, random_state=0).fit(
+        X[:400], y[:400]
+    )
     test = np.mean((model.predict(X[400:]) - y[400:]) ** 2)
     assert test < 0.5 * np.mean((model.spline_(X[400:]) - y[400:]) ** 2)
 
 
 def test_a_random_start_has_no_spline(data):
     X, y = data
-    model = kw.SplineNetRegressor(start="random", hidden=(32,), epochs=3, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, start="random", hidden=(32,), epochs=3, random_state=0).fit(X, y)
     assert model.spline_ is None
     assert len(model.history_) == 4
 
@@ -79,11 +81,13 @@ def test_a_random_start_has_no_spline(data):
 def test_equal_seeds_give_equal_bits(data):
     X, y = data
     first, second = (
-        kw.SplineNetRegressor(hidden=(32, 16), epochs=4, dropout=0.1, random_state=5).fit(X, y).predict(X)
+        kw.SplineNetRegressor(n_members=1, hidden=(32, 16), epochs=4, dropout=0.1, random_state=5).fit(X, y).predict(X)
         for _ in range(2)
     )
     assert np.array_equal(first, second)
-    other = kw.SplineNetRegressor(hidden=(32, 16), epochs=4, dropout=0.1, random_state=6).fit(X, y).predict(X)
+    other = (
+        kw.SplineNetRegressor(n_members=1, hidden=(32, 16), epochs=4, dropout=0.1, random_state=6).fit(X, y).predict(X)
+    )
     assert not np.array_equal(first, other)
 
 
@@ -91,7 +95,7 @@ def test_units_of_the_data_do_not_matter(data):
     X, y = data
     units, y_unit = np.array([1e6, 1e-6, 1.0, 1e3]), 1e9
     fit = [
-        kw.SplineNetRegressor(hidden=(32,), epochs=60, random_state=0).fit(A, b)
+        kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=60, random_state=0).fit(A, b)
         for A, b in ((X, y), (X * units, y * y_unit))
     ]
     # The split depends on the values, so the two are alike, not equal.
@@ -101,14 +105,14 @@ def test_units_of_the_data_do_not_matter(data):
 
 def test_the_spline_may_have_rows_of_its_own(data):
     X, y = data
-    model = kw.SplineNetRegressor(hidden=(32,), epochs=2, spline_fraction=0.5, random_state=0).fit(X, y)
-    assert model.spline_ != kw.SplineNetRegressor(hidden=(32,), epochs=2, random_state=0).fit(X, y).spline_
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=2, spline_fraction=0.5, random_state=0).fit(X, y)
+    assert model.spline_ != kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=2, random_state=0).fit(X, y).spline_
 
 
 @pytest.mark.parametrize("width", [2, 3, 5])
 def test_a_narrow_layer_gets_a_smaller_spline(data, width):
     X, y = data
-    model = kw.SplineNetRegressor(hidden=(width,), epochs=0, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(width,), epochs=0, random_state=0).fit(X, y)
     assert 1 <= len(model.spline_.terms) <= width
     np.testing.assert_allclose(model.predict(X), model.spline_(X), atol=1e-5)
 
@@ -116,8 +120,12 @@ def test_a_narrow_layer_gets_a_smaller_spline(data, width):
 @pytest.mark.parametrize("activation", ["leaky_relu", "prelu", "silu", "gelu", "softplus"])
 def test_other_activations(data, activation):
     X, y = data
-    model = kw.SplineNetRegressor(hidden=(64, 8), activation=activation, epochs=2, random_state=0).fit(X, y)
-    start = kw.SplineNetRegressor(hidden=(64, 8), activation=activation, epochs=0, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(64, 8), activation=activation, epochs=2, random_state=0).fit(
+        X, y
+    )
+    start = kw.SplineNetRegressor(n_members=1, hidden=(64, 8), activation=activation, epochs=0, random_state=0).fit(
+        X, y
+    )
     difference = np.abs(start.predict(X) - start.spline_(X))
     if activation in ("leaky_relu", "prelu"):
         assert difference.max() < 1e-4
@@ -130,7 +138,7 @@ def test_other_activations(data, activation):
 
 def test_several_outputs(data):
     X, y = data
-    model = kw.SplineNetRegressor(hidden=(48, 16), epochs=3, random_state=0).fit(
+    model = kw.SplineNetRegressor(n_members=1, hidden=(48, 16), epochs=3, random_state=0).fit(
         X, np.stack([y, 100 + X[:, 3]], axis=1)
     )
     assert model.predict(X).shape == (500, 2)
@@ -141,7 +149,7 @@ def test_sample_weights_are_heard(data):
     X, y = data
     odd = np.where(X[:, 3] > 0, y, 50.0)
     weight = np.where(X[:, 3] > 0, 1.0, 1e-6)
-    model = kw.SplineNetRegressor(hidden=(32,), epochs=3, random_state=0)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=3, random_state=0)
     with pytest.warns(UserWarning, match="sum to"):
         model.fit(X, odd, sample_weight=weight * 0.9)
     clean = X[:, 3] > 0
@@ -150,12 +158,12 @@ def test_sample_weights_are_heard(data):
 
 def test_pickles(data):
     X, y = data
-    model = kw.SplineNetRegressor(hidden=(16,), epochs=1, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=1, random_state=0).fit(X, y)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
 
 
 def test_progress_is_shown(data, capsys):
-    kw.SplineNetRegressor(hidden=(16,), epochs=2, verbose=1).fit(*data)
+    kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=2, verbose=1).fit(*data)
     assert "epoch" in capsys.readouterr().out
 
 
@@ -178,13 +186,13 @@ def test_progress_is_shown(data, capsys):
 def test_parameters_out_of_range_are_refused(data, parameters, message):
     X, y = data
     with pytest.raises(ValueError, match=message):
-        kw.SplineNetRegressor(**parameters).fit(X, 3 * X[:, 0] + np.abs(y))
+        kw.SplineNetRegressor(n_members=1, **parameters).fit(X, 3 * X[:, 0] + np.abs(y))
 
 
 def test_missing_values_are_refused_with_advice(data):
     X, y = data
-    with pytest.raises(ValueError, match=r"column 'a' contains NaN.*SimpleImputer or fit with missing='indicator'"):
-        kw.SplineNetRegressor(missing="error").fit(
+    with pytest.raises(ValueError, match=r"column 'a' contains NaN.*SimpleImputer\), or fit with missing='indicator'"):
+        kw.SplineNetRegressor(n_members=1, missing="error").fit(
             pd.DataFrame({"a": np.where(X[:, 0] > 1, np.nan, X[:, 0]), "b": X[:, 1]}), y
         )
 
@@ -198,7 +206,9 @@ def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch
     X = rng.normal(size=(800, 3))
     first = np.sin(2 * X[:, 0]) + rng.normal(size=800)
     second = X[:, 1] * X[:, 2] if interacts else np.abs(X[:, 1])
-    kw.SplineNetRegressor(hidden=(64, 64), epochs=0).fit(X, np.column_stack([first, second + rng.normal(size=800)]))
+    kw.SplineNetRegressor(n_members=1, hidden=(64, 64), epochs=0).fit(
+        X, np.column_stack([first, second + rng.normal(size=800)])
+    )
     assert degrees == ([1, 2] if interacts else [1])
 
 
@@ -206,12 +216,16 @@ def test_the_degree_is_chosen_on_the_validation_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(600, 4))
     noise = rng.normal(size=600) * 0.05
-    together = kw.SplineNetRegressor(hidden=(64, 64), epochs=1, random_state=0).fit(X, X[:, 0] * X[:, 1] * 4 + noise)
+    together = kw.SplineNetRegressor(n_members=1, hidden=(64, 64), epochs=1, random_state=0).fit(
+        X, X[:, 0] * X[:, 1] * 4 + noise
+    )
     assert any(isinstance(term, kw.Min) for term in together.spline_.terms)
-    apart = kw.SplineNetRegressor(hidden=(64, 64), epochs=1, random_state=0).fit(X, np.abs(X[:, 0] - 0.5) + noise)
+    apart = kw.SplineNetRegressor(n_members=1, hidden=(64, 64), epochs=1, random_state=0).fit(
+        X, np.abs(X[:, 0] - 0.5) + noise
+    )
     assert not any(isinstance(term, kw.Min) for term in apart.spline_.terms)
     losses = [
-        kw.SplineNetRegressor(hidden=(64, 64), max_degree=degree, epochs=0, random_state=0)
+        kw.SplineNetRegressor(n_members=1, hidden=(64, 64), max_degree=degree, epochs=0, random_state=0)
         .fit(X, X[:, 0] * X[:, 1] * 4 + noise)
         .history_.validation_loss[0]
         for degree in (1, 2, "auto")
@@ -222,7 +236,7 @@ def test_the_degree_is_chosen_on_the_validation_rows():
 def test_one_hidden_layer_has_no_room_for_interactions():
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(300, 3))
-    model = kw.SplineNetRegressor(hidden=(64,), epochs=1, random_state=0).fit(X, X[:, 0] * X[:, 1])
+    model = kw.SplineNetRegressor(n_members=1, hidden=(64,), epochs=1, random_state=0).fit(X, X[:, 0] * X[:, 1])
     assert not any(isinstance(term, kw.Min) for term in model.spline_.terms)
 
 
@@ -232,7 +246,7 @@ def test_the_ridge_is_chosen_on_the_validation_rows(noise, ridge):
     X = rng.normal(size=(300, 12))
     y = 3 * np.abs(X[:, 0]) + X[:, 1] + noise * rng.normal(size=300)
     starts = {
-        choice: kw.SplineNetRegressor(hidden=(64,), ridge=choice, epochs=0, random_state=0).fit(X, y)
+        choice: kw.SplineNetRegressor(n_members=1, hidden=(64,), ridge=choice, epochs=0, random_state=0).fit(X, y)
         for choice in ("auto", 1e-3, 1e-2)
     }
     losses = {choice: model.history_.validation_loss[0] for choice, model in starts.items()}
@@ -244,7 +258,9 @@ def test_the_ridge_is_chosen_on_the_validation_rows(noise, ridge):
 def test_few_rows_are_not_asked_for_interactions(rows, weight, pairs):
     rng = np.random.default_rng(0)
     X = rng.uniform(size=(rows, 3))
-    model = kw.SplineNetRegressor(epochs=0, random_state=0).fit(X, 4 * X[:, 0] * X[:, 1], np.full(rows, weight))
+    model = kw.SplineNetRegressor(n_members=1, epochs=0, random_state=0).fit(
+        X, 4 * X[:, 0] * X[:, 1], np.full(rows, weight)
+    )
     assert any(isinstance(term, kw.Min) for term in model.spline_.terms) == pairs
 
 
@@ -270,7 +286,9 @@ def test_the_spline_and_the_coordinates_know_nothing_of_the_held_out_rows(data):
     X, y = data
     other = np.where(held_out_rows(X), 1e3 * np.cos(9 * y), y)
     first, second = (
-        kw.SplineNetRegressor(hidden=(32,), max_degree=1, ridge=1e-3, epochs=0, random_state=0).fit(X, target)
+        kw.SplineNetRegressor(n_members=1, hidden=(32,), max_degree=1, ridge=1e-3, epochs=0, random_state=0).fit(
+            X, target
+        )
         for target in (y, other)
     )
     assert first.spline_ == second.spline_
@@ -290,7 +308,7 @@ def test_rows_of_the_spline_are_not_trained_on_if_it_has_rows_of_its_own(data):
 
     handle = torch.nn.modules.module.register_module_forward_pre_hook(look)
     try:
-        model = kw.SplineNetRegressor(**settings).fit(X, y)
+        model = kw.SplineNetRegressor(n_members=1, **settings).fit(X, y)
     finally:
         handle.remove()
     c = model.coordinates_
@@ -298,14 +316,14 @@ def test_rows_of_the_spline_are_not_trained_on_if_it_has_rows_of_its_own(data):
     trained = np.abs(X[:, None] - rows).max(axis=2).min(axis=1) < 1e-9
     assert trained.sum() == len(rows) == pytest.approx(0.85 * 0.75 * len(X), abs=2)
     assert not (trained & held_out_rows(X)).any()
-    again = kw.SplineNetRegressor(**settings).fit(X, np.where(trained, np.cos(9 * y), y))
+    again = kw.SplineNetRegressor(n_members=1, **settings).fit(X, np.where(trained, np.cos(9 * y), y))
     assert again.spline_ == model.spline_
 
 
 def test_held_out_rows_count_by_their_weights(data):
     X, y = data
     weight = np.exp(X[:, 0])
-    model = kw.SplineNetRegressor(hidden=(32,), epochs=2, random_state=0).fit(X, y, sample_weight=weight)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=2, random_state=0).fit(X, y, sample_weight=weight)
     held, errors = held_out_rows(X), np.square(model.spline_(X) - y)
     assert model.history_.validation_loss[0] == pytest.approx(np.average(errors[held], weights=weight[held]), rel=1e-9)
     assert model.history_.train_loss[0] == pytest.approx(np.average(errors[~held], weights=weight[~held]), rel=1e-9)
@@ -349,11 +367,11 @@ def test_every_parameter_of_training_is_heard(data, estimator):
 def test_the_ridge_is_chosen_by_the_held_out_rows_that_count(data, ridge):
     X, y = data
     settings = {"hidden": (32,), "max_degree": 1, "epochs": 0, "random_state": 0}
-    small, large = (kw.SplineNetRegressor(ridge=r, **settings).fit(X, y).spline_ for r in (1e-3, 1e-2))
+    small, large = (kw.SplineNetRegressor(n_members=1, ridge=r, **settings).fit(X, y).spline_ for r in (1e-3, 1e-2))
     prefers_small = np.abs(small(X) - y) < np.abs(large(X) - y)
     # Both splines stay as they are: the rows that they are fitted to have a weight of one.
     weight = np.where(held_out_rows(X), np.where(prefers_small == (ridge == 1e-3), 20.0, 0.05), 1.0)
-    chosen = kw.SplineNetRegressor(**settings).fit(X, y, sample_weight=weight).spline_
+    chosen = kw.SplineNetRegressor(n_members=1, **settings).fit(X, y, sample_weight=weight).spline_
     expected, other = (small, large) if ridge == 1e-3 else (large, small)
     np.testing.assert_allclose(chosen(X), expected(X), rtol=1e-9, atol=1e-9)
     assert np.abs(chosen(X) - other(X)).max() > 1e-4
@@ -364,7 +382,7 @@ def test_every_parameter_of_the_search_is_heard(data):
 
     def spline(**changes):
         settings = {"hidden": (64, 64), "max_degree": 1, "ridge": 1e-3, "epochs": 0, "random_state": 0, **changes}
-        return kw.SplineNetRegressor(**settings).fit(X, y).spline_
+        return kw.SplineNetRegressor(n_members=1, **settings).fit(X, y).spline_
 
     plain = spline()
     assert len(spline(max_terms=4).terms) == 3
@@ -396,7 +414,7 @@ FAR_TABLES = list(far_tables(np.zeros((1, 4))))
 def test_the_history_tells_the_truth_wherever_the_columns_lie(data, table, far_response):
     X, y = data
     X, y = far_tables(X)[table], y + 1e8 * far_response
-    model = kw.SplineNetRegressor(hidden=(32, 16), epochs=15, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32, 16), epochs=15, random_state=0).fit(X, y)
     held = held_out_rows(X)
     variance = np.var(y[held])
     told = 1 - model.history_.validation_loss[model.history_.best_epoch] / variance
@@ -415,7 +433,7 @@ def test_the_history_tells_the_truth_wherever_the_columns_lie(data, table, far_r
 def test_columns_far_from_zero_survive_pickling_saving_and_conversion(data, far, tmp_path):
     X, y = data
     X = far_tables(X)[far]
-    model = kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=2, random_state=0).fit(X, y)
     expected = model.predict(X)
     kw.save(model, tmp_path)
     for again in (pickle.loads(pickle.dumps(model)), kw.load(tmp_path)):

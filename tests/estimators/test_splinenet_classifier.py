@@ -15,7 +15,7 @@ from knotwork.network.start.choose import CLASS_RIDGES
 from tests.estimators.test_splinenet import FAR_TABLES, far_tables
 
 
-@parametrize_with_checks([kw.SplineNetClassifier(hidden=(16,), epochs=20)])
+@parametrize_with_checks([kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=20)])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
@@ -36,7 +36,7 @@ def log_loss(model, X, y, logits=None):
 @pytest.mark.parametrize(("hidden", "fill"), [((32,), "random"), ((64, 32), "hinge"), ((64, 16, 8), "zero")])
 def test_epoch_zero_is_the_spline_and_the_result_is_never_worse(data, hidden, fill):
     X, y = data
-    model = kw.SplineNetClassifier(hidden=hidden, fill=fill, epochs=6, random_state=3).fit(X, y)
+    model = kw.SplineNetClassifier(n_members=1, hidden=hidden, fill=fill, epochs=6, random_state=3).fit(X, y)
     held = held_out(X, 0.15, int(np.random.RandomState(3).randint(2**31 - 1)))
     spline_loss = log_loss(model, X[held], y[held], model.spline_(X[held]))
     assert model.history_.validation_loss[0] == pytest.approx(spline_loss, rel=1e-9)
@@ -73,7 +73,7 @@ def test_network_logits_are_the_splines(seed, classes, features, scales):
 
 def test_two_classes_have_one_logit(data):
     X, y = data
-    model = kw.SplineNetClassifier(hidden=(32,), epochs=0, random_state=0).fit(X, y == "low")
+    model = kw.SplineNetClassifier(n_members=1, hidden=(32,), epochs=0, random_state=0).fit(X, y == "low")
     assert model.network_[-1].out_features == 1
     np.testing.assert_allclose(model.decision_function(X), model.spline_(X), atol=1e-4)
     assert model.predict_proba(X).shape == (500, 2)
@@ -82,13 +82,13 @@ def test_two_classes_have_one_logit(data):
 
 def test_training_helps_where_the_truth_is_not_additive(data):
     X, y = data
-    model = kw.SplineNetClassifier(hidden=(64, 64), epochs=40, random_state=0).fit(X[:400], y[:400])
+    model = kw.SplineNetClassifier(n_members=1, hidden=(64, 64), epochs=40, random_state=0).fit(X[:400], y[:400])
     assert log_loss(model, X[400:], y[400:]) < 0.95 * log_loss(model, X[400:], y[400:], model.spline_(X[400:]))
 
 
 def test_a_random_start_has_no_spline(data):
     X, y = data
-    model = kw.SplineNetClassifier(start="random", hidden=(32,), epochs=3, random_state=0).fit(X, y)
+    model = kw.SplineNetClassifier(n_members=1, start="random", hidden=(32,), epochs=3, random_state=0).fit(X, y)
     assert model.spline_ is None
     assert len(model.history_) == 4
 
@@ -96,7 +96,9 @@ def test_a_random_start_has_no_spline(data):
 def test_equal_seeds_give_equal_bits(data):
     X, y = data
     first, second = (
-        kw.SplineNetClassifier(hidden=(32, 16), epochs=3, dropout=0.1, random_state=5).fit(X, y).predict_proba(X)
+        kw.SplineNetClassifier(n_members=1, hidden=(32, 16), epochs=3, dropout=0.1, random_state=5)
+        .fit(X, y)
+        .predict_proba(X)
         for _ in range(2)
     )
     assert np.array_equal(first, second)
@@ -106,7 +108,14 @@ def test_label_smoothing_calms_the_logits(data):
     X, y = data
     sharp, smooth = (
         kw.SplineNetClassifier(
-            hidden=(32,), start="random", epochs=15, label_smoothing=s, patience=None, average=0, random_state=0
+            n_members=1,
+            hidden=(32,),
+            start="random",
+            epochs=15,
+            label_smoothing=s,
+            patience=None,
+            average=0,
+            random_state=0,
         ).fit(X, y)
         for s in (0.0, 0.5)
     )
@@ -117,7 +126,7 @@ def test_label_smoothing_calms_the_logits(data):
 def test_losses_in_the_history_are_without_label_smoothing(data, classes):
     X, y = data
     y = y if classes == 3 else y == "high"
-    model = kw.SplineNetClassifier(hidden=(32,), epochs=5, label_smoothing=0.3, random_state=0).fit(X, y)
+    model = kw.SplineNetClassifier(n_members=1, hidden=(32,), epochs=5, label_smoothing=0.3, random_state=0).fit(X, y)
     held = held_out(X, 0.15, int(np.random.RandomState(0).randint(2**31 - 1)))
     expected = [log_loss(model, X[rows], y[rows]) for rows in (held, ~held)]
     best = model.history_.best_epoch
@@ -128,8 +137,10 @@ def test_losses_in_the_history_are_without_label_smoothing(data, classes):
 def test_class_weights_are_sample_weights(data):
     X, y = data
     weight = {"low": 1.0, "middle": 2.0, "high": 4.0}
-    by_class = kw.SplineNetClassifier(hidden=(16,), epochs=2, random_state=0, class_weight=weight).fit(X, y)
-    by_row = kw.SplineNetClassifier(hidden=(16,), epochs=2, random_state=0)
+    by_class = kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=2, random_state=0, class_weight=weight).fit(
+        X, y
+    )
+    by_row = kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=2, random_state=0)
     by_row.fit(X, y, sample_weight=[weight[label] for label in y])
     assert np.array_equal(by_class.predict_proba(X), by_row.predict_proba(X))
 
@@ -139,14 +150,14 @@ def test_a_class_that_only_validation_rows_have():
     labels = y.copy()
     held = held_out(X, 0.15, int(np.random.RandomState(0).randint(2**31 - 1)))
     labels[np.flatnonzero(held)[0]] = 9
-    model = kw.SplineNetClassifier(hidden=(16,), epochs=2, random_state=0).fit(X, labels)
+    model = kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=2, random_state=0).fit(X, labels)
     assert model.classes_.tolist() == [0, 1, 2, 9]
     assert np.isfinite(model.history_.validation_loss).all()
 
 
 def test_pickles(data):
     X, y = data
-    model = kw.SplineNetClassifier(hidden=(16,), epochs=1, random_state=0).fit(X, y)
+    model = kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=1, random_state=0).fit(X, y)
     assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_proba(X), model.predict_proba(X))
 
 
@@ -161,12 +172,12 @@ def test_pickles(data):
 )
 def test_parameters_out_of_range_are_refused(data, parameters, message):
     with pytest.raises(ValueError, match=message):
-        kw.SplineNetClassifier(**parameters).fit(*data)
+        kw.SplineNetClassifier(n_members=1, **parameters).fit(*data)
 
 
 def test_one_class_is_refused(data):
     with pytest.raises(ValueError, match="at least 2 classes"):
-        kw.SplineNetClassifier().fit(data[0], np.zeros(500))
+        kw.SplineNetClassifier(n_members=1).fit(data[0], np.zeros(500))
 
 
 @pytest.mark.parametrize("interacts", [False, True])
@@ -175,7 +186,7 @@ def test_interactions_must_be_better(interacts):
     X = rng.uniform(-1, 1, size=(600, 4))
     score = 6 * X[:, 0] * X[:, 1] if interacts else 4 * np.abs(X[:, 0]) - 2
     y = rng.uniform(size=600) < 1 / (1 + np.exp(-score))
-    spline = kw.SplineNetClassifier(epochs=0, random_state=0).fit(X, y).spline_
+    spline = kw.SplineNetClassifier(n_members=1, epochs=0, random_state=0).fit(X, y).spline_
     assert any(len(term.features) == 2 for term in spline.terms) == interacts
 
 
@@ -187,7 +198,7 @@ def test_interactions_are_searched_for_where_pairs_matter(interacts, monkeypatch
     rng = np.random.default_rng(5)
     X = rng.normal(size=(800, 3))
     score = 3 * X[:, 0] * X[:, 1] if interacts else 3 * X[:, 0] + X[:, 1]
-    kw.SplineNetClassifier(hidden=(32, 32), epochs=0).fit(X, score + rng.logistic(size=800) > 0)
+    kw.SplineNetClassifier(n_members=1, hidden=(32, 32), epochs=0).fit(X, score + rng.logistic(size=800) > 0)
     assert degrees == ([1, 2, 2] if interacts else [1])
 
 
@@ -199,7 +210,7 @@ def test_where_some_features_interact_all_are_searched_too(monkeypatch):
     X = rng.normal(size=(800, 31))
     y = 3 * X[:, 0] * X[:, 1] + rng.logistic(size=800) > 0
     for features in (30, 31):
-        kw.SplineNetClassifier(hidden=(32, 32), epochs=0).fit(X[:, :features], y)
+        kw.SplineNetClassifier(n_members=1, hidden=(32, 32), epochs=0).fit(X[:, :features], y)
     assert asked == [None, (0, 1), tuple(range(30)), None, (0, 1)]
 
 
@@ -211,10 +222,11 @@ def test_the_ridge_goes_down_while_the_validation_rows_gain(noise):
     y = np.abs(X[:, 0]) + X[:, 1] - 0.8 + noise * rng.logistic(size=600) > 0
     start = {"max_degree": 1, "epochs": 0, "random_state": 0}
     losses = [
-        kw.SplineNetClassifier(ridge=ridge, **start).fit(X, y).history_.validation_loss[0] for ridge in CLASS_RIDGES
+        kw.SplineNetClassifier(n_members=1, ridge=ridge, **start).fit(X, y).history_.validation_loss[0]
+        for ridge in CLASS_RIDGES
     ]
     last = next((k for k in range(1, len(losses)) if losses[k] >= losses[k - 1]), len(losses)) - 1
-    chosen = kw.SplineNetClassifier(**start).fit(X, y).history_.validation_loss[0]
+    chosen = kw.SplineNetClassifier(n_members=1, **start).fit(X, y).history_.validation_loss[0]
     assert chosen == pytest.approx(losses[last], rel=0.02)
     assert (last == 0) == (noise > 0)
     assert chosen < 0.7 * losses[0] or noise > 0
@@ -224,7 +236,7 @@ def test_there_may_be_more_classes_than_half_the_units():
     rng = np.random.default_rng(0)
     centres, y = rng.normal(size=(40, 5)), np.repeat(np.arange(40), 12)
     X = centres[y] + 0.2 * rng.normal(size=(480, 5))
-    model = kw.SplineNetClassifier(hidden=(48, 48), epochs=1, random_state=0).fit(X, y)
+    model = kw.SplineNetClassifier(n_members=1, hidden=(48, 48), epochs=1, random_state=0).fit(X, y)
     start = model.spline_(X)
     with torch.no_grad():
         shown = model.start_network_(torch.tensor(X, dtype=torch.float32)).numpy()
@@ -237,7 +249,7 @@ def test_many_classes_are_not_asked_for_interactions_unless_told():
     X = rng.uniform(-1, 1, size=(700, 3))
     y = np.digitize(X[:, 0] * X[:, 1], [-0.1, 0.1])
     for degree, pairs in (("auto", False), (2, True)):
-        spline = kw.SplineNetClassifier(max_degree=degree, epochs=0, random_state=0).fit(X, y).spline_
+        spline = kw.SplineNetClassifier(n_members=1, max_degree=degree, epochs=0, random_state=0).fit(X, y).spline_
         assert any(len(term.features) == 2 for term in spline.terms) == pairs
 
 
@@ -246,7 +258,7 @@ def test_many_classes_are_not_asked_for_interactions_unless_told():
 def test_the_history_tells_the_truth_wherever_the_columns_lie(data, table, classes):
     X, y = data
     X, y = far_tables(X)[table], y if classes == 3 else y == "low"
-    model = kw.SplineNetClassifier(hidden=(32, 16), epochs=15, random_state=0).fit(X, y)
+    model = kw.SplineNetClassifier(n_members=1, hidden=(32, 16), epochs=15, random_state=0).fit(X, y)
     held = held_out(X, 0.15, int(np.random.RandomState(0).randint(2**31 - 1)))
     told = model.history_.validation_loss[model.history_.best_epoch]
     share = np.unique(y[held], return_counts=True)[1] / held.sum()

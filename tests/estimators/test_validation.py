@@ -57,14 +57,14 @@ def test_the_rows_are_those_of_the_last_split(data, name):
     groups = GROUPS if "group" in name else None
     pairs = splitter if isinstance(splitter, list) else list(splitter.split(X, y, groups))
     training, validation = pairs[-1]
-    model = kw.SplineNetRegressor(**settings(validation=splitter)).fit(X, y, groups=groups)
+    model = kw.SplineNetRegressor(n_members=1, **settings(validation=splitter)).fit(X, y, groups=groups)
     assert model.history_.validation_loss[0] == pytest.approx(losses_of(model, X, y, validation), rel=1e-9)
     assert model.history_.train_loss[0] == pytest.approx(losses_of(model, X, y, training), rel=1e-9)
     # Responses outside the training rows do not enter the spline but for the choice among few of them.
     others = np.setdiff1d(np.arange(ROWS), np.concatenate([training, validation]))
     changed = y.copy()
     changed[others] += 100
-    again = kw.SplineNetRegressor(**settings(validation=splitter)).fit(X, changed, groups=groups)
+    again = kw.SplineNetRegressor(n_members=1, **settings(validation=splitter)).fit(X, changed, groups=groups)
     assert again.spline_ == model.spline_
     assert np.array_equal(again.predict(X), model.predict(X))
 
@@ -83,8 +83,9 @@ def test_no_group_is_on_both_sides_and_an_effect_of_groups_is_not_taken_for_skil
     y = rng.normal(size=40)[groups] + 0.1 * rng.normal(size=400)
     split = choose_split(GroupShuffleSplit(1, test_size=0.2, random_state=0), X, y, groups, 400)
     assert not set(groups[split.training]) & set(groups[split.validation])
-    by_rows = kw.SplineNetRegressor(**settings(hidden=(64,), epochs=20)).fit(X, y).history_
+    by_rows = kw.SplineNetRegressor(n_members=1, **settings(hidden=(64,), epochs=20)).fit(X, y).history_
     by_groups = kw.SplineNetRegressor(
+        n_members=1,
         **settings(hidden=(64,), epochs=20, validation=GroupShuffleSplit(1, test_size=0.2, random_state=0))
     ).fit(X, y, groups=groups).history_  # fmt: skip
     assert min(by_rows.validation_loss) < 0.5 * min(by_groups.validation_loss)
@@ -94,21 +95,27 @@ def test_rows_of_weight_zero_are_on_neither_side(data):
     X, y = data
     weight = np.where(np.arange(ROWS) % 3 == 0, 0.0, 1.0)
     pair = (np.arange(150), np.arange(150, ROWS))
-    weighted = kw.SplineNetRegressor(**settings(validation=[pair])).fit(X, y, sample_weight=weight)
+    weighted = kw.SplineNetRegressor(n_members=1, **settings(validation=[pair])).fit(X, y, sample_weight=weight)
     kept = np.flatnonzero(weight)
     inner = [(np.flatnonzero(kept < 150), np.flatnonzero(kept >= 150))]
-    without = kw.SplineNetRegressor(**settings(validation=inner)).fit(X[kept], y[kept], sample_weight=weight[kept])
+    without = kw.SplineNetRegressor(n_members=1, **settings(validation=inner)).fit(
+        X[kept], y[kept], sample_weight=weight[kept]
+    )
     assert np.array_equal(weighted.predict(X), without.predict(X))
 
 
 def test_masks_and_frames_of_any_library(data):
     X, y = data
     mask = np.arange(ROWS) < 150
-    expected = kw.SplineNetRegressor(**settings(validation=[(np.arange(150), np.arange(150, ROWS))])).fit(X, y)
+    expected = kw.SplineNetRegressor(n_members=1, **settings(validation=[(np.arange(150), np.arange(150, ROWS))])).fit(
+        X, y
+    )
     for table in (pd.DataFrame(X), pl.DataFrame(X)):
-        model = kw.SplineNetRegressor(**settings(validation=[(mask, ~mask)])).fit(table, y)
+        model = kw.SplineNetRegressor(n_members=1, **settings(validation=[(mask, ~mask)])).fit(table, y)
         assert np.array_equal(model.predict(table), expected.predict(X))
-        model = kw.SplineNetRegressor(**settings(validation=GroupKFold(4))).fit(table, y, groups=pl.Series(GROUPS))
+        model = kw.SplineNetRegressor(n_members=1, **settings(validation=GroupKFold(4))).fit(
+            table, y, groups=pl.Series(GROUPS)
+        )
         assert len(model.history_) == 3
 
 
@@ -116,7 +123,7 @@ def test_classes(data):
     X, y = data
     labels = np.where(y > 1, "high", np.where(y > 0, "middle", "low"))
     splitter = StratifiedShuffleSplit(1, test_size=0.3, random_state=0)
-    model = kw.SplineNetClassifier(**settings(validation=splitter)).fit(X, labels)
+    model = kw.SplineNetClassifier(n_members=1, **settings(validation=splitter)).fit(X, labels)
     _, validation = next(splitter.split(X, labels))
     shares = model.spline_(X[validation])
     codes = np.searchsorted(model.classes_, labels[validation])
@@ -124,7 +131,7 @@ def test_classes(data):
     assert model.history_.validation_loss[0] == pytest.approx(likelihood.mean(), rel=1e-6)
     last = np.argsort(labels == "low", kind="stable")  # all of one class at the end
     with pytest.raises(DataError, match="training rows of every class, class 'low' has none"):
-        kw.SplineNetClassifier(**settings(validation=[(last[:100], last[100:])])).fit(X, labels)
+        kw.SplineNetClassifier(n_members=1, **settings(validation=[(last[:100], last[100:])])).fit(X, labels)
 
 
 @pytest.mark.parametrize(
@@ -146,23 +153,23 @@ def test_classes(data):
 )
 def test_what_cannot_be_used_is_refused_in_a_sentence(data, validation, groups, message):
     X, y = data
-    model = kw.SplineNetRegressor(**settings(validation=validation))
+    model = kw.SplineNetRegressor(n_members=1, **settings(validation=validation))
     with pytest.raises(DataError, match=message):
         model.fit(X, y, groups=groups)
-    assert vars(model) == vars(kw.SplineNetRegressor(**settings(validation=validation)))
+    assert vars(model) == vars(kw.SplineNetRegressor(n_members=1, **settings(validation=validation)))
 
 
 @pytest.mark.parametrize("validation", [5, 0.2])
 def test_numbers_are_no_splitters(data, validation):
     with pytest.raises(ValueError, match="'validation' parameter of SplineNetRegressor must be"):
-        kw.SplineNetRegressor(validation=validation).fit(*data)
+        kw.SplineNetRegressor(n_members=1, validation=validation).fit(*data)
 
 
 @pytest.mark.parametrize("name", SPLITTERS)
 def test_a_model_with_a_splitter_is_saved_and_fits_again_alike(data, name, tmp_path):
     X, y = data
     groups = GROUPS if "group" in name else None
-    model = kw.SplineNetRegressor(**settings(validation=SPLITTERS[name])).fit(X, y, groups=groups)
+    model = kw.SplineNetRegressor(n_members=1, **settings(validation=SPLITTERS[name])).fit(X, y, groups=groups)
     kw.save(model, tmp_path / "model")
     loaded = kw.load(tmp_path / "model")
     assert np.array_equal(loaded.predict(X), model.predict(X))
@@ -177,7 +184,7 @@ def test_an_own_splitter_is_used_but_not_saved(data, tmp_path):
         def split(self, X, y=None, groups=None):
             yield np.arange(len(X) // 2), np.arange(len(X) // 2, len(X))
 
-    model = kw.SplineNetRegressor(**settings(validation=Halves())).fit(*data)
+    model = kw.SplineNetRegressor(n_members=1, **settings(validation=Halves())).fit(*data)
     with pytest.raises(DataError, match="'validation' is Halves"):
         kw.save(model, tmp_path / "model")
 
@@ -188,7 +195,7 @@ def test_a_checkpoint_belongs_to_its_split(data, tmp_path, monkeypatch):
     X, y = data
     monkeypatch.setattr(Checkpoint, "remove", lambda self: None)  # as if the process had been killed at the end
     first = settings(validation=KFold(4), checkpoint=tmp_path / "c")
-    expected = kw.SplineNetRegressor(**first).fit(X, y)
+    expected = kw.SplineNetRegressor(n_members=1, **first).fit(X, y)
     with pytest.raises(DataError, match="has other data"):
-        kw.SplineNetRegressor(**{**first, "validation": KFold(5)}).fit(X, y)
-    assert np.array_equal(kw.SplineNetRegressor(**first).fit(X, y).predict(X), expected.predict(X))
+        kw.SplineNetRegressor(n_members=1, **{**first, "validation": KFold(5)}).fit(X, y)
+    assert np.array_equal(kw.SplineNetRegressor(n_members=1, **first).fit(X, y).predict(X), expected.predict(X))

@@ -14,6 +14,8 @@ from typing import Any
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
+# Rules of accessibility: ``npm install --no-save axe-core`` in the repository, as ``make browser`` does.
+AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
 MISSING = "no browser: install Chromium and its driver (Debian: apt-get install -y chromium chromium-driver)"
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
@@ -36,7 +38,7 @@ def browser(profile: Path, *, width: int = 1240, height: int = 900, scale: float
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
     driver = webdriver.Chrome(options=options, service=Service(DRIVER))
     try:
-        driver.set_script_timeout(30)
+        driver.set_script_timeout(180)  # other programs may be in the way
         yield driver
     finally:
         driver.quit()
@@ -46,6 +48,16 @@ def requests(driver: Any) -> list[str]:
     """Addresses that pages have asked for since the last call."""
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     return [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+
+
+def findings(driver: Any) -> list[str]:
+    """What axe-core finds serious or critical on the page: the rule and the element each."""
+    driver.execute_script(AXE.read_text(encoding="utf-8"))
+    found = driver.execute_async_script(
+        "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then((r) => done(r.violations))"
+    )
+    bad = [v for v in found if v["impact"] in ("serious", "critical")]
+    return [f"{v['id']}: {node['html'][:120]}" for v in bad for node in v["nodes"]]
 
 
 def theme(driver: Any, name: str) -> None:

@@ -9,6 +9,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from sklearn.base import clone
+from sklearn.datasets import load_iris
+from sklearn.model_selection import train_test_split
+
 import knotwork as kw
 from tests.explanation.browser import BROWSER, DRIVER, MISSING, browser, resize, theme
 
@@ -23,15 +27,22 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         page = Path(scratch, "report.html")
-        X, y = kw.datasets.load_abalone()
-        model = kw.SplineNetRegressor(epochs=40, patience=None, random_state=0).fit(X, y)
-        kw.explain(model, X, y, random_start=True).to_html(page)
+        X, X_test, y, y_test = train_test_split(*kw.datasets.load_abalone(), random_state=0)
+        model = kw.SplineNetRegressor(n_members=1, epochs=40, patience=None, random_state=0).fit(X, y)
+        other = clone(model).set_params(start="random").fit(X, y)
+        kw.explain(model, X_test, y_test, random_start=other).to_html(page)
+        classes = Path(scratch, "classes.html")
+        X, X_test, y, y_test = train_test_split(*load_iris(return_X_y=True, as_frame=True), random_state=0)
+        names = dict(enumerate(["setosa", "versicolor", "virginica"]))
+        flowers = kw.MarsClassifier().fit(X, y.map(names))
+        kw.explain(flowers, X_test, y_test.map(names).rename("iris")).to_html(classes)
         with browser(Path(scratch, "profile")) as driver:
             for name in ("light", "dark"):
                 theme(driver, name)
-                for width, section in ((WIDTH, "overview"), (WIDTH, "effects"), (WIDTH, "row"), (WIDTH, "drift")):
-                    shoot(driver, page, width, section, folder / f"report-{section}-{name}.png")
+                for section in ("overview", "effects", "row", "drift"):
+                    shoot(driver, page, WIDTH, section, folder / f"report-{section}-{name}.png")
             theme(driver, "light")
+            shoot(driver, classes, WIDTH, "quality", folder / "report-classes.png")
             shoot(driver, page, PHONE, "effects", folder / "report-phone.png")
 
 
@@ -45,7 +56,7 @@ def shoot(driver: Any, page: Path, width: int, section: str, path: Path) -> None
         document.getElementById(arguments[0]).scrollIntoView({block: "start", behavior: "instant"});
         if (arguments[0] === "overview") window.scrollTo(0, 0);""", section,
     )  # fmt: skip
-    time.sleep(0.6)  # charts that were outside the window settle
+    time.sleep(1.5)  # charts that were outside the window are drawn
     path.write_bytes(compressed(driver.get_screenshot_as_png()))
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 

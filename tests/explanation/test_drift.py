@@ -18,7 +18,7 @@ from knotwork.network.prune import shrink_chain, threshold_chain
 @pytest.fixture(scope="module")
 def wine():
     X, y = kw.datasets.load_wine_quality("red")
-    return kw.SplineNetRegressor(hidden=(48, 12), max_degree=1, epochs=4, random_state=0).fit(X, y), X, y
+    return kw.SplineNetRegressor(n_members=1, hidden=(48, 12), max_degree=1, epochs=4, random_state=0).fit(X, y), X, y
 
 
 def test_the_start_is_kept_and_is_the_spline(wine, tmp_path):
@@ -69,11 +69,11 @@ def test_units_know_where_they_come_from(wine):
 
 def test_no_training_no_drift():
     X, y = kw.datasets.load_wine_quality("red")
-    model = kw.SplineNetRegressor(hidden=(32,), epochs=0, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=0, random_state=0).fit(X, y)
     drift = kw.explain(model).drift
     assert (drift.units["change"] == 0).all()
     assert not drift.inputs["woke_up"].any()
-    random = kw.SplineNetRegressor(hidden=(32,), epochs=1, start="random", random_state=0).fit(X, y)
+    random = kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=1, start="random", random_state=0).fit(X, y)
     assert set(kw.explain(random).drift.units["origin"]) == {"random"}
 
 

@@ -106,7 +106,7 @@ def test_a_surface_is_what_the_pair_adds():
 @pytest.fixture(scope="module")
 def abalone():
     X, y = kw.datasets.load_abalone()
-    return kw.SplineNetRegressor(hidden=(64, 16), epochs=3, random_state=0).fit(X, y), X, y
+    return kw.SplineNetRegressor(n_members=1, hidden=(64, 16), epochs=3, random_state=0).fit(X, y), X, y
 
 
 def test_a_networks_contributions_add_up(abalone):
@@ -121,7 +121,7 @@ def test_a_networks_contributions_add_up(abalone):
 
 def test_an_untrained_network_has_the_splines_curves_and_no_interaction():
     X, y = kw.datasets.load_abalone()
-    model = kw.SplineNetRegressor(hidden=(64,), epochs=0, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(64,), epochs=0, random_state=0).fit(X, y)
     explanation = kw.explain(model, X, y)
     for effect in explanation.effects.values():
         np.testing.assert_allclose(effect.network, effect.spline, atol=1e-4)  # the network is single precision
@@ -264,7 +264,7 @@ def test_a_column_that_never_moves(tmp_path):
     X = pd.DataFrame({"still": np.ones(40), "moves": np.arange(40.0), "same": ["a"] * 40})
     y = pd.DataFrame({"name": np.abs(X["moves"] - 15)})
     for curves in ("partial", "accumulated"):
-        model = kw.SplineNetRegressor(hidden=(8,), epochs=1, random_state=0).fit(X, y)
+        model = kw.SplineNetRegressor(n_members=1, hidden=(8,), epochs=1, random_state=0).fit(X, y)
         explanation = kw.explain(model, X, y, curves=curves)
         assert (explanation.effects["still"].network == 0).all()
         assert (explanation.effects["same"].network == 0).all()
@@ -274,9 +274,18 @@ def test_a_column_that_never_moves(tmp_path):
 
 def test_a_random_start_is_trained_on_request():
     X, y = kw.datasets.load_wine_quality("red")
-    model = kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=2, random_state=0).fit(X, y)
     explanation = kw.explain(model, X, y, random_start=True)
-    assert list(explanation.quality.index) == ["spline", "trained network", "random start", "mean of quality"]
-    again = kw.SplineNetRegressor(hidden=(16,), epochs=2, random_state=0, start="random").fit(X, y)
+    lines = ["spline", "trained network", "random start", "mean of quality"]
+    assert list(explanation.quality.index) == ["out-of-fold prediction", *lines]
+    again = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=2, random_state=0, start="random").fit(X, y)
     error = np.sqrt(np.mean((again.predict(X) - y) ** 2))
     assert explanation.quality.loc["random start", "RMSE"] == pytest.approx(error)
+    assert set(explanation.quality.loc[lines, "rows"]) == {"training rows"}
+    assert explanation.quality["rows"].iloc[0] == "validation rows"
+    half = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=1, random_state=0).fit(X[:800], y[:800])
+    with pytest.raises(DataError, match="must then be training rows"):
+        kw.explain(half, X[800:], y[800:] + 0.5, random_start=True)
+    # Each model is judged by its own rows: the other one has seen these.
+    rows = kw.explain(half, X[800:], y[800:] + 0.5, random_start=again.fit(X[800:], y[800:] + 0.5)).quality["rows"]
+    assert rows[["spline", "random start"]].tolist() == ["test rows", "training rows"]

@@ -66,7 +66,7 @@ def test_permutation_finds_the_column_and_moves_categories_whole():
 
     X = pd.DataFrame({"noise": rng.normal(size=300), "kind": rng.choice(["a", "b", "c"], 300)})
     y = 3.0 * (X["kind"] == "b").to_numpy() + 0.1 * rng.normal(size=300)
-    model = kw.SplineNetRegressor(hidden=(16,), epochs=3, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=3, random_state=0).fit(X, y)
     frame = kw.explain(model, X, y).importances
     assert frame.index[0] == "kind"
     assert frame.loc["kind", "permutation"] > 1 > 0.1 > frame.loc["noise", "permutation"]
@@ -77,6 +77,6 @@ def test_permutation_finds_the_column_and_moves_categories_whole():
 @pytest.mark.parametrize("start", ["spline", "random"])
 def test_a_network_without_data_says_what_it_needs(start):
     X, y = kw.datasets.load_wine_quality("red")
-    model = kw.SplineNetRegressor(hidden=(32,), start=start, epochs=0, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32,), start=start, epochs=0, random_state=0).fit(X, y)
     with pytest.raises(DataError, match="pass explain"):
         kw.explain(model).importances  # noqa: B018

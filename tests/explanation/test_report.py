@@ -23,7 +23,7 @@ from knotwork.explanation.report import embed
 @pytest.fixture(scope="module")
 def red():
     X, y = kw.datasets.load_wine_quality("red")
-    return kw.SplineNetRegressor(hidden=(32,), epochs=2, random_state=0).fit(X, y), X, y
+    return kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=2, random_state=0).fit(X, y), X, y
 
 
 def test_embedded_text_cannot_end_its_block():
@@ -45,14 +45,14 @@ def test_every_kind_of_model_has_a_page(red, which, tmp_path):
         "spline": lambda: kw.explain(mars.spline_, X, y),
         "bare network": lambda: kw.explain(model.network_, X),
         "random start": lambda: kw.explain(
-            kw.SplineNetRegressor(hidden=(8,), start="random", epochs=1, random_state=0).fit(X, y), X, y
+            kw.SplineNetRegressor(n_members=1, hidden=(8,), start="random", epochs=1, random_state=0).fit(X, y), X, y
         ),
     }[which]()
     explanation.to_html(tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
     assert "{{" not in re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page)[1])
-    assert len(data["effects"]) == 11
+    assert len(data["effects"]["curves"]) == 11
     assert data["rows"]["codes"]
     # Nothing in the head or the body points outside.
     assert not re.search(r"(src|href)=[\"'](?!#|data:)", re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL))
@@ -113,6 +113,8 @@ def test_plots(red):
         plt.close("all")
     with pytest.raises(DataError, match="got 'colour'"):
         explanation.plot_effects(["colour"])
+    with pytest.raises(DataError, match="columns must name at least one column, got none"):
+        explanation.plot_effects([])
     with pytest.raises(DataError, match="measure must be one of permutation, coefficient, got 'gain'"):
         explanation.plot_importances("gain")
     with pytest.raises(DataError, match="no history"):
@@ -150,7 +152,7 @@ def test_the_example_says_what_it_needs(tmp_path):
 
 def test_the_command(tmp_path, red):
     X, y = kw.datasets.load_abalone()
-    model = kw.SplineNetRegressor(hidden=(32,), epochs=1, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32,), epochs=1, random_state=0).fit(X, y)
     kw.save(model, tmp_path / "model")
     X.assign(Rings=y).to_csv(tmp_path / "data.csv", index=False)
     arguments = ["report", str(tmp_path / "model"), str(tmp_path / "data.csv"), "--out", str(tmp_path / "page.html")]

@@ -84,12 +84,12 @@ NET = {"hidden": (16,), "epochs": 3, "random_state": 0}
 REGRESSORS = {
     "mars": kw.MarsRegressor(),
     "mars of degree 2": kw.MarsRegressor(max_degree=2),
-    "net": kw.SplineNetRegressor(**NET),
-    "leaky net": kw.SplineNetRegressor(activation="leaky_relu", **NET),
+    "net": kw.SplineNetRegressor(n_members=1, **NET),
+    "leaky net": kw.SplineNetRegressor(n_members=1, activation="leaky_relu", **NET),
     "hinging": kw.HingingHyperplanesRegressor(n_hinges=3, random_state=0),
     "max-affine": kw.MaxAffineRegressor(n_pieces=4, random_state=0),
 }
-CLASSIFIERS = {"mars": kw.MarsClassifier(), "net": kw.SplineNetClassifier(**NET)}
+CLASSIFIERS = {"mars": kw.MarsClassifier(), "net": kw.SplineNetClassifier(n_members=1, **NET)}
 
 
 @pytest.mark.parametrize("name", REGRESSORS)
@@ -147,7 +147,7 @@ def test_a_table_of_numbers_far_from_zero_needs_no_warning(tmp_path):
 
 def test_what_predict_refuses_is_nan(tmp_path):
     X, y = table()
-    model = kw.SplineNetRegressor(**NET, missing="error").fit(X[["x", "flag", "text"]], y)
+    model = kw.SplineNetRegressor(n_members=1, **NET, missing="error").fit(X[["x", "flag", "text"]], y)
     kw.export_onnx(model, tmp_path / "m.onnx")
     rows = X[["x", "flag", "text"]].head(5).copy()
     expected = model.predict(rows)
@@ -180,7 +180,9 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("estimator", [kw.MarsRegressor(), kw.MarsClassifier(), kw.SplineNetRegressor(**NET)])
+@pytest.mark.parametrize(
+    "estimator", [kw.MarsRegressor(), kw.MarsClassifier(), kw.SplineNetRegressor(n_members=1, **NET)]
+)
 def test_hostile_names_of_columns(tmp_path, estimator):
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(120, len(HOSTILE))), columns=HOSTILE).assign(
@@ -268,7 +270,7 @@ def test_which_models_take_columns(tmp_path):
 
 def test_gelu_is_float32_by_itself(tmp_path):
     X, y = table()
-    model = kw.SplineNetRegressor(activation="gelu", **NET).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, activation="gelu", **NET).fit(X, y)
     kw.export_onnx(model, tmp_path / "m.onnx")
     assert np.abs(outputs(tmp_path / "m.onnx", X)["prediction"][:, 0] - model.predict(X)).max() < 1e-3
     with pytest.raises(NetworkError, match="export it with dtype='float32'"):
@@ -338,3 +340,20 @@ def test_tables_of_every_library_are_fed_alike(tmp_path):
         onnx_feed(session, X.drop(columns="text"))
     with pytest.raises(DataError, match="fed from a data frame, got ndarray"):
         onnx_feed(session, np.zeros((3, 7)))
+
+
+def test_what_is_no_file_of_ours_cannot_be_fed():
+    class Foreign:
+        """A session of a file that some other program wrote."""
+
+        def get_inputs(self):
+            return []
+
+        def get_modelmeta(self):
+            return type("Meta", (), {"custom_metadata_map": {}})
+
+    frame = pd.DataFrame({"a": [1.0]})
+    with pytest.raises(DataError, match=r"session must be an onnxruntime.InferenceSession, got str; open the file"):
+        onnx_feed("model.onnx", frame)
+    with pytest.raises(DataError, match="must be one of export_onnx, this one says nothing of its columns"):
+        onnx_feed(Foreign(), frame)

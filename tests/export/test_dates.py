@@ -79,7 +79,9 @@ def strange(X):
     return odd
 
 
-@pytest.mark.parametrize("model", [kw.MarsRegressor(), kw.SplineNetRegressor(**NET), kw.MarsRegressor(max_degree=2)])
+@pytest.mark.parametrize(
+    "model", [kw.MarsRegressor(), kw.SplineNetRegressor(n_members=1, **NET), kw.MarsRegressor(max_degree=2)]
+)
 def test_dates_and_durations_on_the_raw_table(tmp_path, model):
     X, y = frame()
     model.fit(X, y)

@@ -153,9 +153,10 @@ def test_responses_of_very_different_scales_each_have_their_own():
     model = kw.MarsRegressor(scale_responses=True).fit(X[:1000], Y[:1000])
     net = kw.reshape(kw.to_network(model), (64, 64), X=X[:1000], random_state=0)
     np.testing.assert_allclose(net[-1].scale, 1 / std, rtol=1e-6)
+    start = np.sqrt(np.mean((model.predict(X[1000:]) - Y[1000:]) ** 2, axis=0)) / std
     shares = bare_adam(net, X, Y, unit=std)
-    assert shares.max() == 1.0
-    assert (shares[-1] < 0.9).all()
+    assert ((shares - 1) * start).max() < 0.01
+    assert (shares[-1] < 1).all()
     trained = kw.reshape(kw.to_network(model), (64, 64), X=X[:1000], random_state=0)
     kw.train(trained, X[:1000], Y[:1000], epochs=10, random_state=0, validation=(X[1000:], Y[1000:]))
     with torch.no_grad():
@@ -167,8 +168,8 @@ def test_splinenet_learns_small_responses_beside_large_ones():
     X, y = table()
     Y = np.column_stack([y / 2e5, 1e6 * (np.abs(X[:, 2]) + X[:, 5] / 10)])
     options = {"hidden": (64, 64), "epochs": 10, "random_state": 0, "n_jobs": 1}
-    both = kw.SplineNetRegressor(**options).fit(X[:1000], Y[:1000])
-    alone = kw.SplineNetRegressor(**options).fit(X[:1000], Y[:1000, 0])
+    both = kw.SplineNetRegressor(n_members=1, **options).fit(X[:1000], Y[:1000])
+    alone = kw.SplineNetRegressor(n_members=1, **options).fit(X[:1000], Y[:1000, 0])
     small = np.square(both.predict(X[1000:])[:, 0] - Y[1000:, 0]).mean()
     assert small < 1.5 * np.square(alone.predict(X[1000:]) - Y[1000:, 0]).mean()
 
@@ -204,7 +205,11 @@ def test_smooth_starts_are_near_the_spline_and_survive_a_bare_optimiser(activati
     net.extend([nn.Linear(widths[-1], 1), kw.Scaling.back_to(y[:1000])])
     report = kw.init_(net, X[:1000], y[:1000], random_state=0)
     assert 0 < report.mean_difference < 0.02 * y.std()
-    assert bare_adam(net, X, y).max() < 1.35
+    with torch.no_grad():
+        start = np.sqrt(np.mean((net(torch.from_numpy(X[1000:])).double().numpy()[:, 0] - y[1000:]) ** 2)) / y.std()
+    shares = bare_adam(net, X, y)
+    assert ((shares - 1) * start).max() < 0.03
+    assert shares[-1] < 1
 
 
 @pytest.mark.parametrize("activation", ["softplus", "silu", "gelu"])

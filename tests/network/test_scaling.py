@@ -301,6 +301,41 @@ def test_rows_that_cannot_be_measured_are_refused(X, message):
         kw.Scaling.of(X)
 
 
+def test_a_frame_is_to_be_encoded_first():
+    X, y = kw.datasets.load_abalone()
+    net = kw.to_network(kw.MarsRegressor().fit(X, y))
+    with pytest.raises(TypeError, match=r"got DataFrame; torch.as_tensor\(encoder.encode\(X\)\) makes one"):
+        net(X)
+    assert net(torch.as_tensor(net.conversion.encoder.encode(X))).shape == (4177, 1)
+    with pytest.raises(TypeError, match=r"got list; torch.as_tensor makes one"):
+        net([[1.0] * 10])
+
+
+def test_rows_of_the_meta_device_need_a_layer_there():
+    with pytest.raises(ValueError, match="rows on the meta device hold no numbers to scale"):
+        Scaling([1.0], [2.0])(torch.empty(3, 1, device="meta"))
+    assert Scaling([1.0], [2.0]).to("meta")(torch.empty(3, 1, device="meta")).shape == (3, 1)
+
+
+def test_the_layer_of_rows_holds_features_like_the_estimators():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    X[7, 0] = 5e6  # held, so that it decides no scale either
+    layer, free = Scaling.of(X), Scaling.of(X, extrapolate="linear")
+    assert layer.limits == kw.MarsRegressor().fit(X, X[:, 1]).limits_
+    assert layer.scale[0] < 2 < 1e5 < free.scale[0]
+    assert free.limits is None
+    top = layer.limits.upper
+    rows = torch.tensor([[1e9, 0.0], [top[0], 0.0]])
+    assert layer(rows)[0].tolist() == layer(rows)[1].tolist()
+    net = nn.Sequential(layer, nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 1))
+    spline = kw.init_(net, X, np.abs(X[:, 1]), random_state=0).spline
+    far = np.array([[1e9, 50.0], [0.0, -3.0]])
+    assert net(torch.from_numpy(far)).detach().numpy()[:, 0] == pytest.approx(spline(far), abs=1e-5)
+    with pytest.raises(NetworkError, match="extrapolate must be 'clip' or 'linear', got 'flat'"):
+        Scaling.of(X, extrapolate="flat")
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_networks_of_half_precision_give_prices_in_single_precision(dtype, tmp_path):
     rng = np.random.default_rng(0)

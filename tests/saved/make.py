@@ -92,6 +92,8 @@ MODELS: dict[str, Callable[[], Any]] = {
     "splinenet_random": lambda: network(start="random", hidden=[4, 4]).fit(X, both),
     "splinenet_two_classes": lambda: classifying().fit(X, two),
     "splinenet_three_classes": lambda: classifying(start="random").fit(X, three),
+    "splinenet_members": lambda: network(n_members=3, hidden=(6, 4)).fit(X, both, sample_weight=weights),
+    "splinenet_members_classes": lambda: classifying(n_members=2, hidden=(6, 4)).fit(X, three),
     "max_affine": lambda: kw.MaxAffineRegressor(random_state=0).fit(X, y),
     "dc_max_affine": lambda: kw.DCMaxAffineRegressor(random_state=0).fit(X, both),
     "hinging_hyperplanes": lambda: kw.HingingHyperplanesRegressor(random_state=0).fit(X, y, sample_weight=weights),

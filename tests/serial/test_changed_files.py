@@ -13,6 +13,7 @@ import knotwork as kw
 from knotwork.errors import DataError
 from knotwork.io import load, save
 from knotwork.serial import tables
+from knotwork.serial.migrate import SCHEMA
 from knotwork.serial.tables import DOCUMENT
 from tests.serial.edited import arrays_file, edit, replace_arrays
 
@@ -76,8 +77,8 @@ def one_sentence(error):
     [
         (lambda d: d.update(format="other"), "must be a model of knotwork"),
         (
-            lambda d: d.update(schema=5, version="9.0"),
-            "up to schema 4, got schema 5, written by version '9.0'",
+            lambda d: d.update(schema=SCHEMA + 1, version="9.0"),
+            f"up to schema {SCHEMA}, got schema {SCHEMA + 1}, written by version '9.0'",
         ),
         (lambda d: d.update(schema="1"), "schema '1'"),
         (lambda d: d.update(kind=["Spline"]), "may name one of"),

@@ -7,14 +7,16 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 
 import knotwork as kw
 from knotwork.errors import DataError
 from knotwork.serial.tables import DOCUMENT
 from tests.saved.make import HERE, as_input, predict
-from tests.serial.edited import arrays_file, edit
+from tests.serial.edited import arrays_file, edit, replace_arrays
 
-NOW = HERE / "0.1.0-schema-4"
+NOW = HERE / "0.1.0-schema-5"
 
 
 @pytest.fixture
@@ -193,3 +195,16 @@ def test_parts_that_do_not_fit_are_found_when_reading(copy_of, name, change, mes
     with pytest.raises(DataError, match=message):
         kw.load(folder)
     assert os.path.exists(folder / DOCUMENT)
+
+
+@pytest.mark.parametrize("change", [lambda a: a[-1, -1:].fill(0), lambda a: a[-1, :1].fill(1)], ids=["zero", "below"])
+def test_a_factor_without_an_inverse(copy_of, change):
+    """A forged one would load, and raise from inside when it is explained."""
+    folder = copy_of("mars_min")
+    arrays = load_arrays(arrays_file(folder).read_bytes())
+    name = next(key for key in arrays if key.endswith("inverse"))
+    arrays[name] = arrays[name].copy()
+    change(arrays[name])
+    replace_arrays(folder, save_arrays(arrays))
+    with pytest.raises(DataError, match="a triangular factor that has no inverse"):
+        kw.load(folder)

@@ -84,7 +84,8 @@ def test_a_dictionary_that_looks_like_a_record_is_left_alone():
 
 def test_a_record_that_gained_fields(monkeypatch):
     rewrite = migrate.gains("Spans", unit="rows")
-    monkeypatch.setattr(migrate, "STEPS", {1: {"Spans": rewrite}, 2: {}, 3: {}})
+    steps = {schema: {} for schema in range(2, migrate.SCHEMA)}
+    monkeypatch.setattr(migrate, "STEPS", {1: {"Spans": rewrite}, **steps})
     old = {"tuple": [{"record": "Spans", "fields": {"minspan": 1, "endspan": 2}}]}
     new = {"minspan": 1, "endspan": 2, "unit": "rows"}
     assert migrate.migrate(old, 1) == {"tuple": [{"record": "Spans", "fields": new}]}

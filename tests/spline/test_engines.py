@@ -9,8 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from knotwork.compute.workers import Workers
 from knotwork.spline.fit import FitOptions, fit_spline
+from knotwork.spline.host import HostTable
+from knotwork.spline.knots import default_spans
 from knotwork.spline.model import Spline, Term
+from knotwork.spline.stream import Stream
 from tests.reference import Search, hinge, rss
 from tests.spline.test_forward import check_steps
 
@@ -24,27 +28,67 @@ class Fitted:
     spline: Spline
 
 
-def engine(sums):
+def engine(sums, spacing="auto"):
     def fit(X, y, weights, max_terms):
-        options = FitOptions(max_terms=max_terms, minspan=1, endspan=2, max_knots=None, sums=sums)
+        options = FitOptions(max_terms=max_terms, minspan=1, endspan=2, max_knots=None, sums=sums, spacing=spacing)
         found = fit_spline(X, y, weights=weights, options=options)
         return Fitted(found.selection.forward_terms, tuple(s.rss for s in found.selection.steps), found.spline)
 
     return fit
 
 
-def torch_engine(device):
+def torch_engine(device, spacing="auto"):
     def fit(X, y, weights, max_terms):
         X, y, weights = (None if v is None else torch.from_numpy(v).to(device) for v in (X, y, weights))
-        return engine("auto")(X, y, weights, max_terms)
+        return engine("auto", spacing)(X, y, weights, max_terms)
 
     return fit
 
 
+def candidate_knots(X, y, weights):
+    """The knots that a fit to all rows would choose from, which the first batch of a stream cannot know."""
+    with Workers(1) as workers:
+        table = HostTable(X, y, weights, workers)
+        spans = default_spans(len(X) if weights is None else weights.sum(), X.shape[1], 1, 2)
+        grid = table.candidates(spans, None, clip=False)
+    found = []
+    for f in range(X.shape[1]):
+        own = grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
+        values = (own + table.x_scaling.centre[f]) / table.x_scaling.scale[f]
+        # To the last digit, as values of the data.
+        found.append(X[np.abs(X[:, f] - values[:, None]).argmin(axis=1), f])
+    return tuple(found)
+
+
+def stream_engine(X, y, weights, max_terms):
+    """Seven batches; the sums are all that is kept."""
+    options = FitOptions(max_terms=max_terms, minspan=1, endspan=2, knots=candidate_knots(X, y, weights))
+    first, *others = np.array_split(np.arange(len(X)), 7)
+    stream = Stream.open(X[first], y[first], None if weights is None else weights[first], options)
+    for rows in others:
+        stream = stream.plus(X[rows], y[rows], None if weights is None else weights[rows], 1, 1)
+    found = stream.fit([f"x{f}" for f in range(X.shape[1])], options)
+    return Fitted(found.selection.forward_terms, tuple(s.rss for s in found.selection.steps), found.spline)
+
+
 # Those that are exact. Counts are not: all values of a bin stand for their mean while terms are chosen.
-ENGINES = {"passes": engine("passes"), "tables": engine("tables"), "torch": torch_engine("cpu")}
+ENGINES = {
+    "passes": engine("passes"),
+    "tables": engine("tables"),
+    "torch": torch_engine("cpu"),
+    "partial_fit": stream_engine,
+}
 if torch.cuda.is_available():
     ENGINES["cuda"] = torch_engine("cuda")
+# Knots anywhere, as in the explicit search; tests/spline/test_spacing.py is about distances between them.
+UNSPACED = {
+    "passes": engine("passes", "free"),
+    "tables": engine("tables", "free"),
+    "torch": torch_engine("cpu", "free"),
+    "partial_fit": stream_engine,
+}
+if torch.cuda.is_available():
+    UNSPACED["cuda"] = torch_engine("cuda", "free")
 COARSE = {"counts": engine("counts")}
 
 
@@ -92,7 +136,7 @@ def check_predictions(spline, X, y, weights):
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_engine_takes_the_steps_of_the_explicit_search(name, kind):
     X, y, weights = case(kind)
-    found = ENGINES[name](X, y, weights, 15)
+    found = UNSPACED[name](X, y, weights, 15)
     repeats = np.ones(len(X), int) if weights is None else weights.astype(int)
     search = Search(np.repeat(X, repeats, axis=0), np.repeat(y, repeats, axis=0), minspan=1, endspan=2)
     check_steps(search, found.terms, found.steps, max_terms=15)
@@ -151,3 +195,20 @@ def test_auto_takes_tables_for_many_rows_and_passes_for_few(monkeypatch):
     short = fit_spline(X, y, options=FitOptions(max_terms=31, threshold=0.0))
     assert built == []
     assert short.spline == passes.spline
+
+
+@pytest.mark.parametrize("name", ["passes", "tables", "counts", "torch"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_engine_takes_knots_that_are_given(name, kind):
+    X, y, weights = case(kind, seed=2, n=300)
+    # Between the values of the data, too.
+    knots = tuple(np.quantile(column, [0.2, 0.4, 0.5, 0.7]) for column in X.T)
+    options = FitOptions(max_terms=9, knots=knots, sums="auto" if name == "torch" else name)
+    rows = [torch.from_numpy(v) if name == "torch" and v is not None else v for v in (X, y, weights)]
+    fit = fit_spline(*rows[:2], weights=rows[2], options=options)
+    check_predictions(fit.spline, X, y, weights)
+    used = [(term.feature, term.knot) for term in fit.spline.terms if hasattr(term, "knot")]
+    assert used
+    assert all(knot in knots[f] for f, knot in used)
+    for knot in fit.knots:
+        assert knot.count == np.count_nonzero(X[:, knot.feature] == knot.value)

@@ -3,11 +3,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from knotwork.spline import columns, logits
+from knotwork.spline import columns, newton
 from knotwork.spline.columns import BasisValues
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.likelihood import fit_classes
-from knotwork.spline.logits import _Problem, contrasts, fit_logits
+from knotwork.spline.logits import Problem, contrasts, fit_logits
 from knotwork.spline.model import Hinge, Linear, Min, Product
 from tests.reference import multinomial_logits
 
@@ -69,7 +69,7 @@ def test_many_terms_that_tell_classes_apart_are_fitted_to_the_end(classes):
 @pytest.mark.parametrize("classes", [2, 4])
 def test_products_with_the_hessian_are_differences_of_gradients(classes):
     basis, codes, weights, units = example(3, classes)
-    problem = _Problem.of(BasisValues(basis), codes, classes, weights, 0.3, units)
+    problem = Problem.of(BasisValues(basis), codes, classes, weights, 0.3, units)
     rng = np.random.default_rng(0)
     theta, direction = rng.normal(size=(2, 4, classes - 1))
     probabilities = problem.evaluate(theta).probabilities
@@ -85,7 +85,7 @@ def test_products_with_the_hessian_are_differences_of_gradients(classes):
 
 def test_the_first_guide_is_that_of_the_intercept():
     basis, codes, weights, units = example(4, 4, n=200)
-    problem = _Problem.of(BasisValues(basis), codes, 4, weights, 1e-6, units)
+    problem = Problem.of(BasisValues(basis), codes, 4, weights, 1e-6, units)
     probabilities = problem.evaluate(problem.start()).probabilities
     first, later = (of(probabilities) for of in (problem.first_inverses, problem.inverses))
     np.testing.assert_allclose(first, later, rtol=1e-4, atol=1e-8)
@@ -133,14 +133,14 @@ def test_single_precision_arrives_where_double_precision_does(tolerance, monkeyp
     basis, codes, weights, units = example(5, 4, n=400)
     fits = []
     for large in (0.0, 1e18):
-        monkeypatch.setattr(logits, "LARGE", large)
+        monkeypatch.setattr(newton, "LARGE", large)
         fits.append(fit_logits(BasisValues(basis), codes, 4, weights, 0.1, units, tolerance))
     tolerance = 1e-4 if tolerance == 1e-2 else 1e-5
     np.testing.assert_allclose(fits[0].coef * units[:, None], fits[1].coef * units[:, None], atol=tolerance)
 
 
 def test_weights_of_any_size_are_weights(monkeypatch):
-    monkeypatch.setattr(logits, "LARGE", 0.0)
+    monkeypatch.setattr(newton, "LARGE", 0.0)
     basis, codes, weights, units = example(6, 3)
     fits = [fit_logits(BasisValues(basis), codes, 3, weights * scale, 0.1 * scale, units) for scale in (1.0, 1e30)]
     np.testing.assert_allclose(fits[1].coef, fits[0].coef, atol=1e-2)

@@ -100,6 +100,7 @@ def _instances() -> dict[str, tuple[Any, ...]]:
         "Hinge": (hinge,), "Linear": (kw.Linear(2),), "Min": (kw.Min((hinge, other), (1.0, 2.0)),),
         "Product": (kw.Product((hinge, other)),), "Spline": (spline,), "LatticePWL": (lattice,), "MaxSum": (maxima,),
         "Piece": (piece,), "Pieces": (kw.Pieces((piece, rest)),), "Limits": (kw.Limits([0.0] * 3, [1.0] * 3),),
+        "Batches": (kw.Batches([(np.eye(4), np.arange(4.0))]),),
         "Scaling": (kw.Scaling([0.0] * 3, [1.0] * 3), kw.Scaling([0.0] * 3, [1.0] * 3, [-1.0] * 3, [1.0] * 3)),
         "Explanation": (kw.explain(_fitted("MarsRegressor"), table(np.random.default_rng(2))),
                         kw.explain(_fitted("SplineNetRegressor"), table(np.random.default_rng(2)))),

@@ -83,14 +83,14 @@ def noisy(checkpoint: Path | None, seed: int) -> tuple[nn.Module, Any]:
 def regressor(checkpoint: Path | None, seed: int) -> tuple[nn.Module, Any]:
     X, y = rows(seed)
     options = {"hidden": (32, 32), "epochs": 30, "batch_size": 32, "dropout": 0.1, "learning_rate": 0.05}
-    model = kw.SplineNetRegressor(checkpoint=checkpoint, random_state=seed, **options).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, checkpoint=checkpoint, random_state=seed, **options).fit(X, y)
     return model.network_, model.history_
 
 
 def classifier(checkpoint: Path | None, seed: int) -> tuple[nn.Module, Any]:
     X, y = rows(seed)
     options = {"hidden": (32,), "epochs": 30, "batch_size": 32, "max_degree": 1}
-    model = kw.SplineNetClassifier(checkpoint=checkpoint, random_state=seed, **options)
+    model = kw.SplineNetClassifier(n_members=1, checkpoint=checkpoint, random_state=seed, **options)
     model.fit(X, np.digitize(y, [-500.0, 500.0]))
     return model.network_, model.history_
 

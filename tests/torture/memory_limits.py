@@ -35,7 +35,7 @@ small = rng.normal(size=(200, 3))
 models = {
     "mars": kw.MarsRegressor(n_jobs=1), "classes": kw.MarsClassifier(n_jobs=1),
     "pairs": kw.MarsRegressor(max_degree=2, n_jobs=1), "hinges": kw.HingingHyperplanesRegressor(n_hinges=2, n_init=1),
-    "net": kw.SplineNetRegressor(hidden=(8,), epochs=1, n_jobs=1),
+    "net": kw.SplineNetRegressor(n_members=1, hidden=(8,), epochs=1, n_jobs=1),
 }
 models = {name: model for name, model in models.items() if name in (sys.argv[6], "mars")}
 for name, model in models.items():
@@ -55,7 +55,7 @@ WORK = {
     "predict": "models[sys.argv[6]].predict(np.tile(X[:, :1], 3))",
     "network": "kw.reshape(kw.to_network(models['mars']), (4000, 4000))",
     "explain": "str(kw.explain(models['mars'], np.tile(X[:, :1], 3)))",
-    "save": "kw.save(models[sys.argv[6]], os.path.join(sys.argv[1], 'saved'))",
+    "save": "kw.save(models[sys.argv[6]], os.path.join(sys.argv[1], 'saved'), overwrite=True)",
 }
 REST = """
 short = False

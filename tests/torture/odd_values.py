@@ -270,7 +270,10 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "start": ("spline", "random"), "activation": ("relu", "leaky_relu", "gelu", "softplus", nn.SiLU(), nn.ReLU6()),
     "max_degree": (1, 2, "auto"), "fold": (True, False), "freeze": (True, False), "overwrite": (True, False),
     "class_weight": ("balanced", {False: 1, True: 3}, None), "shape": ("convex", "concave"), "reduce": (1, None),
-    "dropout": (0.0, 0.5), "average": (True, False, 2), "standardise": (True, False), "loss": (nn.MSELoss(), "huber"),
+    "dropout": (0.0, 0.5), "average": (True, False, 2), "standardise": (True, False),
+    "loss": ("squared_error", "poisson", "gamma", "tweedie", "quantile", "absolute_error", "huber", nn.MSELoss()),
+    "n_members": (1, 2, "auto"), "quantile": (0.1, 0.5), "power": (1.5, 2, 3), "batch_size": ("auto", 8),
+    "coverage": (0.5, 0.9),
 }  # fmt: skip
 
 POOLS = {"number": NUMBERS, "object": OBJECTS, "array": ARRAYS, "tensor": TENSORS, "frame": FRAMES, "module": MODULES,
@@ -279,7 +282,8 @@ POOLS = {"number": NUMBERS, "object": OBJECTS, "array": ARRAYS, "tensor": TENSOR
 NEAR = {
     "X": ("array", "frame", "tensor"), "y": ("array", "frame", "tensor"), "sample_weight": ("array", "frame"),
     "net": ("module",), "module": ("module",), "model": ("module", "object"), "activation": ("module", "object"),
-    "validation": ("split",), "groups": ("array", "frame"), "limits": ("array", "object"), "lower": ("array", "number"),
+    "validation": ("split",), "cv": ("split", "number"), "groups": ("array", "frame"),
+    "limits": ("array", "object"), "lower": ("array", "number"),
     "upper": ("array", "number"), "data": ("tensor", "array", "object"),
     "box": ("array", "object"), "device": ("tensor", "object"),
 }  # fmt: skip

@@ -120,7 +120,7 @@ def _formula(model: MarsRegressor, room: int) -> str:
 def _train(name: str, epochs: int) -> SplineNetRegressor:
     import knotwork as kw
 
-    return kw.SplineNetRegressor(start=name.split()[0], epochs=epochs, patience=None, random_state=0)
+    return kw.SplineNetRegressor(n_members=1, start=name.split()[0], epochs=epochs, patience=None, random_state=0)
 
 
 def _head_start(curves: dict[str, list[float]]) -> str:

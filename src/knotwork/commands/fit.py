@@ -49,6 +49,10 @@ def fit(
         list[str] | None,
         typer.Option(metavar="COLUMN", help="A column of numbers to take as categories; repeat for more."),
     ] = None,
+    na: Annotated[
+        list[str] | None,
+        typer.Option("--na", metavar="TEXT", help="What stands for a missing value in this file; repeat for more."),
+    ] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Drop rows with missing values.")] = False,
     test_size: Annotated[float, typer.Option(help="Share of the rows held out to measure the error, or 0.")] = 0.2,
     groups: Annotated[
@@ -72,7 +76,29 @@ def fit(
             min=1,
         ),
     ] = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(
+            help="What a regression makes small: squared_error, absolute_error, huber, quantile, poisson, gamma or "
+            "tweedie. The last three never predict a number below zero.",
+        ),
+    ] = None,
+    quantile: Annotated[float | None, typer.Option(help="The quantile that --loss quantile predicts.")] = None,
+    power: Annotated[
+        float | None, typer.Option(help="The power of --loss tweedie: between 1 and 2 for amounts.")
+    ] = None,
     epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs to train a network.", min=0)] = None,
+    memory_limit: Annotated[
+        int,
+        typer.Option(
+            metavar="MB",
+            help="A Parquet file that takes more memory than this is read in parts; so is the fit.",
+            min=64,
+        ),
+    ] = 1024,
+    in_parts: Annotated[
+        bool, typer.Option("--in-parts", help="Read a Parquet file in parts, however small it is.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the model; without it nothing is saved.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
@@ -85,19 +111,37 @@ def fit(
 
     widths = _widths(hidden)
     options = _options(widths, max_terms, max_degree, epochs, seed, quiet=as_json)
+    options |= _loss_options(loss, quantile, power, task)
     if not 0 <= test_size < 1:
         raise DataError(f"--test-size must be 0 or more and less than 1, got {test_size:g}")
     if out is not None:
         require_free_folder(out, force)
     if groups is not None and time is not None:
         raise DataError("rows are held out by --groups or by --time, got both; name one column")
+    from knotwork.commands.fit_parts import is_large
+
     skip = [name for name in exclude or () if name not in (groups, time)]
-    table = read_file(data, as_text=category or (), skip=skip)
+    if in_parts or is_large(data, memory_limit << 20):
+        given: dict[str, Any] = {"--groups": groups, "--time": time, "--category": category, "--na": na}
+        given["--drop-missing"] = drop_missing
+        given |= {"--loss": loss, "--hidden": hidden, "--max-degree": max_degree if max_degree != 1 else None}
+        found = _fit_in_parts(
+            data, target, task, exclude or [], include or [], options, test_size, seed, memory_limit << 20, given, out,
+            force,
+        )  # fmt: skip
+        if as_json:
+            print_json(found)
+        else:
+            print_report(found)
+        return
+    table = read_file(data, as_text=category or (), skip=skip, missing=na or ())
     column_selection = choose_columns(table, target, exclude or (), include or (), groups=groups, time=time)
     rows = choose_rows(table, target, column_selection, drop_missing, test_size, seed, groups=groups, time=time)
     if widths is not None and (groups is not None or time is not None):
         options["validation"] = _validation(len(rows.train), seed, in_time=time is not None)
     chosen, why = _task(table, target, task)
+    if options.keys() & {"loss", "quantile", "power"} and chosen == "classification":
+        chosen, why = _task(table, target, "regression")[0], "--loss says so"
     estimator = _estimator(ESTIMATORS[chosen, widths is not None], target, why, options)
     y_train, y_test = (_target(table, target, chosen, part) for part in (rows.train, rows.test))
     X_test, X_train = (table.frame(column_selection.features, part) for part in (rows.test, rows.train))
@@ -129,6 +173,60 @@ def fit(
         print_json(report)
     else:
         print_report(report)
+
+
+def _fit_in_parts(
+    data: Path, target: str, task: str, exclude: list[str], include: list[str], options: dict[str, Any],
+    test_size: float, seed: int, memory_limit: int, given: dict[str, Any], out: Path | None, force: bool,
+) -> dict[str, Any]:  # fmt: skip
+    """Fit a Parquet file in parts and return the report."""
+    import knotwork as kw
+    from knotwork.commands.fit_parts import FIRST_ROWS, Side, errors_of, first_rows, require_plain_options
+    from knotwork.commands.fit_report import describe
+    from knotwork.data.column_selection import choose_columns
+    from knotwork.data.files import is_parquet, open_parquet
+
+    if not is_parquet(data):
+        raise DataError(f"files are read in parts if they are Parquet, {data} is none; save it as Parquet")
+    require_plain_options(given)
+    table = first_rows(data, exclude)
+    selection = choose_columns(table, target, exclude, include)
+    chosen, why = _task(table, target, task)
+    rows = open_parquet(data, ())[0].metadata.num_rows
+    estimator = _estimator(ESTIMATORS[chosen, False], target, why, options)
+    sides = [
+        Side(data, tuple(selection.features), target, memory_limit, seed, test_size, held_out=held)
+        for held in (False, True)
+    ]
+    start = perf_counter()
+    estimator.fit(kw.Batches(sides[0], memory_limit=memory_limit))
+    seconds = perf_counter() - start
+    train = errors_of(estimator, sides[0], chosen, None)
+    found = {"train": train} | ({"test": errors_of(estimator, sides[1], chosen, train)} if test_size else {})
+    counts = {"read": rows, "train": train["rows"], "test": found.get("test", {}).get("rows", 0)}
+    notes = [f"read in parts; columns and task were chosen by the first {min(rows, FIRST_ROWS)} rows"]
+    if counts["train"] + counts["test"] < rows:
+        notes.append(f"{rows - counts['train'] - counts['test']} of {rows} rows have no {target!r} and were dropped")
+    if out is not None:
+        kw.save(estimator, out, overwrite=force)
+    return {
+        "file": str(data),
+        "read_as": f"{table.described}, in parts",
+        "rows": counts,
+        "target": target,
+        "task": chosen,
+        "task_because": why,
+        "columns": {"used": list(selection.features), "left_out": selection.left_out},
+        "notes": notes,
+        "seconds": seconds,
+        "error": {
+            side: {name: value for name, value in own.items() if name not in ("rows", "mean", "counts")}
+            for side, own in found.items()
+            if own["rows"]
+        },
+        "model": describe(estimator, target),
+        "saved": None if out is None else str(out),
+    }
 
 
 def _widths(hidden: str | None) -> tuple[int, ...] | None:
@@ -215,6 +313,20 @@ def _options(
     elif epochs is not None:
         raise DataError("--epochs is for networks, a spline is not trained; pass --hidden 64,64 as well")
     return options
+
+
+def _loss_options(loss: str | None, quantile: float | None, power: float | None, task: str) -> dict[str, Any]:
+    """Return the parameters of a loss that were given."""
+    from knotwork.data.losses import response_loss
+
+    given = {"loss": loss, "quantile": quantile, "power": power}
+    given = {name: value for name, value in given.items() if value is not None}
+    if not given:
+        return {}
+    if task == "classification":
+        raise DataError(f"--{next(iter(given))} is for a regression, got --task classification; leave one of them out")
+    response_loss(loss or "squared_error", quantile, power)  # refuses what does not go together
+    return given
 
 
 def _target(table: Table, target: str, task: Task, rows: NDArray[np.intp]) -> Any:

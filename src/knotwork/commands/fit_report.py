@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.links import LINKS, link_named
+from knotwork.data.losses import SQUARED_ERROR
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.printable import printable
 
@@ -29,6 +31,17 @@ def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dic
             "log_loss": _log_loss(y, model.classes_, shares),
             "log_loss_of_the_class_shares": _log_loss(y, values, np.tile(counts / counts.sum(), (len(y), 1))),
             "auc": _auc(y, model.classes_, shares),
+        }
+    loss = getattr(model, "loss_", SQUARED_ERROR)
+    if loss.name != "squared_error":
+        eta, best = LINKS[loss.link][0](predicted), loss.constant(np.asarray(y_train, dtype=np.float64))
+        found = loss.error(eta, y)
+        of_constant = loss.error(np.full(len(y), best), y)
+        return {
+            "loss": found,
+            "loss_of_the_best_constant": of_constant,
+            "d2": 1 - found / of_constant if of_constant > 0 else 0.0,
+            "mae": float(np.mean(np.abs(predicted - y))),
         }
     rmse = float(np.sqrt(np.mean((predicted - y) ** 2)))
     constant = float(np.sqrt(np.mean((y_train.mean() - y) ** 2)))
@@ -71,19 +84,27 @@ def describe(model: Any, target: str) -> dict[str, Any]:
         "features": list(spline.feature_names),
         "encoding": [] if parts.encoder is None else list(parts.encoder.notes),
         "formulas": {
-            label: str(replace(spline, intercept=spline.intercept[[k]], coef=spline.coef[:, [k]]))
+            label: str(replace(spline, intercept=spline.intercept[[k]], coef=spline.coef[:, [k]], limits=None))
             for k, label in enumerate(_outputs(parts, target))
         },
+        "held": spline.limits is not None,
         "intercept": spline.intercept.tolist(),
         "terms": [
             {"term": term.describe(spline.feature_names), "coef": betas.tolist()}
             for term, betas in zip(spline.terms, spline.coef, strict=True)
         ],
     }
+    if parts.loss is not None:
+        described["loss"] = {
+            "name": parts.loss.error_name, "loss": parts.loss.name, "quantile": parts.loss.quantile,
+            "power": parts.loss.power, "link": parts.link,
+        }  # fmt: skip
     history = parts.history
     if parts.network is not None and history is not None:
+        members = len(model.members_)
         described["network"] = {
-            "hidden": list(parts.network.widths),
+            "members": members,
+            "hidden": [width // members for width in parts.network.widths],  # of each
             "epochs": len(history) - 1,
             "best_epoch": history.best_epoch,
             "validation_loss_of_the_spline": history.validation_loss[0],
@@ -92,14 +113,20 @@ def describe(model: Any, target: str) -> dict[str, Any]:
     return described
 
 
+def _layers(net: dict[str, Any]) -> str:
+    """Say what a network consists of: "16 × 8 units", or "8 members of 16 × 8 units each"."""
+    units = f"{' × '.join(map(str, net['hidden']))} units"
+    return units if net["members"] == 1 else f"{net['members']} members of {units} each"
+
+
 def _outputs(parts: Resolved, target: str) -> list[str]:
     """Say what each output of the spline is."""
     classes = parts.classes
     if classes is None:
-        return [target]
+        return [link_named(parts.link, target)]
     if len(classes) == 2:
         return [f"log-odds of {target} = {classes[1]}"]
-    return [f"logit of {target} = {label}" for label in classes]
+    return [f"centred logit of {target} = {label}" for label in classes]
 
 
 def print_report(report: dict[str, Any]) -> None:
@@ -127,17 +154,19 @@ def print_report(report: dict[str, Any]) -> None:
         net = model["network"]
         line(
             "",
-            f"{' × '.join(map(str, net['hidden']))} units, {net['epochs']} epochs, best {net['best_epoch']}; "
+            f"{_layers(net)}, {net['epochs']} epochs, best {net['best_epoch']}; "
             f"validation loss {net['validation_loss_of_the_spline']:.4g} as spline, {net['validation_loss']:.4g} now",
         )
     for part, words in (("test", "held-out rows"), ("train", "training rows")):
         if part in report["error"]:
-            line("error", f"{_error_words(report['error'][part])} on {rows[part]} {words}")
+            line("error", f"{_error_words(report['error'][part], model.get('loss'))} on {rows[part]} {words}")
     start = "the spline it starts from:" if "network" in model else ""
     line("formula", f"{start} h(u) = max(0, u)".strip())
     for label, formula in model["formulas"].items():
         console.print(f"\n{printable(label)} ≈ {formula}", markup=False)
     console.print()
+    if model["held"]:
+        line("", "values outside the training range count as its nearest end")
     for note in model["encoding"]:
         line("", note)
     if report["saved"] is None:
@@ -146,7 +175,12 @@ def print_report(report: dict[str, Any]) -> None:
         line("saved", f"{report['saved']}; knotwork predict {report['saved']} new.csv uses it")
 
 
-def _error_words(error: dict[str, float]) -> str:
+def _error_words(error: dict[str, float], loss: dict[str, Any] | None = None) -> str:
+    if loss is not None:
+        return (
+            f"{loss['name']} {error['loss']:.4g} (the best constant: {error['loss_of_the_best_constant']:.4g}), "
+            f"mean absolute {error['mae']:.4g}, D² {error['d2']:.3f}"
+        )
     if "accuracy" in error:
         majority = error["accuracy_of_the_commonest_class"]
         auc = "" if error["auc"] is None else f", AUC {error['auc']:.3f}"

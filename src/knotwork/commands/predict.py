@@ -6,7 +6,7 @@ import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +40,10 @@ def predict(
             "--id", metavar="COLUMN", help="A column to carry over in front of the predictions; repeat for more."
         ),
     ] = None,
+    na: Annotated[
+        list[str] | None,
+        typer.Option("--na", metavar="TEXT", help="What stands for a missing value in this file; repeat for more."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
@@ -53,7 +57,7 @@ def predict(
         if out.suffix.lower() not in (".csv", ".parquet"):
             raise DataError(f"predictions are written as .csv or .parquet, got {out}; choose one of these endings")
     fitted = resolve(kw.load(model))
-    blocks = _predicted(fitted, model, data, list(dict.fromkeys(id_columns or ())))
+    blocks = _predicted(fitted, model, data, list(dict.fromkeys(id_columns or ())), na or ())
     if out is not None:
         with atomic_file(out) as fresh, open_output(fresh, out.suffix.lower()) as write:
             rows = sum(map(write, blocks))
@@ -77,16 +81,22 @@ def predict(
             shutil.copyfileobj(aside, sys.stdout)
 
 
-def _predicted(parts: Resolved, model: Path, data: Path, carry: list[str]) -> Iterator[pd.DataFrame]:
+def _predicted(
+    parts: Resolved, model: Path, data: Path, carry: list[str], missing: Sequence[str]
+) -> Iterator[pd.DataFrame]:
     """Yield the predictions of a file, a block of rows at a time, behind the columns carried over."""
     import pandas as pd
 
     from knotwork.data.blocks import read_blocks
+    from knotwork.data.files import require_finite_column
 
     columns = columns_of(parts, model)
     lost = rows = 0
     notes: dict[Any, warnings.WarningMessage] = {}
-    for block in read_blocks(data, columns, carry):
+    for block in read_blocks(data, columns, carry, missing):
+        for name, kind in columns.items():
+            if kind == "number":
+                require_finite_column(data, name, block.frame[name].to_numpy(), rows)
         rows += len(block.frame)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,10 @@ def report(
     target: Annotated[
         str | None, typer.Option(help="The column that was to be predicted; without it, the one that the model lacks.")
     ] = None,
+    na: Annotated[
+        list[str] | None,
+        typer.Option("--na", metavar="TEXT", help="What stands for a missing value in this file; repeat for more."),
+    ] = None,
     out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
     random_start: Annotated[
         bool, typer.Option("--random-start", help="Train the network again from a random start, to compare.")
@@ -35,7 +40,7 @@ def report(
 
     require_free_file(out, force, [model, data])
     fitted = kw.load(model)
-    X, y = split_table(fitted, model, data, target)
+    X, y = split_table(fitted, model, data, target, na or ())
     with Console(stderr=True).status("explaining …"):
         kw.explain(fitted, X, y, random_start=random_start or None).to_html(out)
     if as_json:
@@ -44,11 +49,14 @@ def report(
         typer.echo(f"{len(X)} rows explained in {printable(out)} ({out.stat().st_size / 1e6:.1f} MB)")
 
 
-def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple[pd.DataFrame, pd.Series[Any] | None]:
+def split_table(
+    model: Any, path: Path, data: Path, target: str | None, missing: Sequence[str] = ()
+) -> tuple[pd.DataFrame, pd.Series[Any] | None]:
     """Read a table and part it: the model's columns, and the target where there is one."""
     import numpy as np
 
     from knotwork.commands.predict import columns_of, with_all_columns
+    from knotwork.data.columns.series import listing
     from knotwork.data.files import read_file
     from knotwork.data.names import require_columns
     from knotwork.network.resolve import resolve
@@ -56,11 +64,16 @@ def split_table(model: Any, path: Path, data: Path, target: str | None) -> tuple
     parts = resolve(model)
     columns = columns_of(parts, path)
     assert parts.encoder is not None
-    table = read_file(data, as_text=[name for name, kind in columns.items() if kind == "text"])
+    table = read_file(data, as_text=[name for name, kind in columns.items() if kind == "text"], missing=missing)
     require_columns(columns, list(table.kinds), data)
     others = [name for name in table.columns if name not in columns]
     if target is None and len(others) == 1:
         target = others[0]
+    elif target is None and others:
+        typer.echo(
+            f"knotwork: the report has no errors, because the response may be any of {listing(others)}; pass --target",
+            err=True,
+        )
     if target is not None and target not in others:
         raise DataError(f"--target must name a column of {data} that the model does not use, got {target!r}")
     wanted = [*columns] if target is None else [*columns, target]

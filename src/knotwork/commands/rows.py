@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from knotwork.data.files import require_finite_column
 from knotwork.data.split import held_out, row_numbers
 from knotwork.errors import DataError
 
@@ -50,6 +51,10 @@ def choose_rows(
     kept = ~table.missing(target)
     if not kept.all():
         notes.append(f"{table.rows - kept.sum()} of {table.rows} rows have no {target!r} and were dropped")
+    for name in (target, *column_selection.features):
+        values = table.columns[name]
+        if isinstance(values, np.ndarray):
+            require_finite_column(table.path, name, values)
     counts = {name: int((table.missing(name) & kept).sum()) for name in column_selection.features}
     gaps = {name: count for name, count in counts.items() if count}
     before = kept.sum()
@@ -58,8 +63,8 @@ def choose_rows(
     if gaps and drop_missing:
         notes.append(f"{before - kept.sum()} rows with missing values in {', '.join(map(repr, gaps))} were dropped")
     elif gaps:
-        shown = ", ".join(f"{name!r} ({count} rows)" for name, count in gaps.items())
-        notes.append(f"missing values are values of their own: {shown}")
+        shown = ", ".join(f"{name!r} ({count} row{'s' * (count > 1)})" for name, count in gaps.items())
+        notes.append(f"missing values have an effect of their own: {shown}")
     rows = np.flatnonzero(kept)
     if len(rows) < 2:
         raise DataError(f"a fit needs at least 2 rows with a target, {table.path} has {len(rows)}; add rows")

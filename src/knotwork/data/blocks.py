@@ -15,9 +15,9 @@ import numpy as np
 
 from knotwork.data.csv_errors import find_junk, require_even_lines
 from knotwork.data.dialect import Dialect, read_dialect
-from knotwork.data.files import csv_blocks, is_parquet, open_parquet, rows_of_block, too_long
+from knotwork.data.files import csv_blocks, is_parquet, open_parquet, or_missing, rows_of_block, too_long
 from knotwork.data.names import require_columns
-from knotwork.data.pieces import Kind, as_numbers
+from knotwork.data.pieces import Kind, as_numbers, without
 from knotwork.data.stream import BlockTooLong
 from knotwork.errors import DataError
 
@@ -33,7 +33,9 @@ class Block:
     carried: pd.DataFrame
 
 
-def read_blocks(path: Path, columns: Mapping[str, Kind], carry: Sequence[str] = ()) -> Iterator[Block]:
+def read_blocks(
+    path: Path, columns: Mapping[str, Kind], carry: Sequence[str] = (), missing: Sequence[str] = ()
+) -> Iterator[Block]:
     """Read a CSV or Parquet file in blocks.
 
     Parameters
@@ -41,16 +43,17 @@ def read_blocks(path: Path, columns: Mapping[str, Kind], carry: Sequence[str] = 
     path : the file; Parquet is known by its first bytes, whatever its name
     columns : the columns of the model and what each must hold
     carry : columns to carry along; they may be among the model's
+    missing : words of this file that stand for no value, beside those that always do
     """
     if is_parquet(path):
-        yield from _parquet_blocks(path, columns, carry)
+        yield from _parquet_blocks(path, columns, carry, missing)
         return
     dialect = read_dialect(path)
     require_columns([*columns, *carry], dialect.names, path)
     done, most = 0, rows_of_block(dialect)
     while True:
         try:
-            for block in _csv_rows(path, dialect, columns, carry, max(1, most), done):
+            for block in _csv_rows(path, dialect, columns, carry, max(1, most), done, missing):
                 done += len(block.frame)
                 yield block
             break
@@ -64,13 +67,19 @@ def read_blocks(path: Path, columns: Mapping[str, Kind], carry: Sequence[str] = 
 
 
 def _csv_rows(
-    path: Path, dialect: Dialect, columns: Mapping[str, Kind], carry: Sequence[str], most: int, skip: int
+    path: Path,
+    dialect: Dialect,
+    columns: Mapping[str, Kind],
+    carry: Sequence[str],
+    most: int,
+    skip: int,
+    missing: Sequence[str],
 ) -> Iterator[Block]:
     """Yield blocks of a CSV file but for its first ``skip`` rows."""
     import pandas as pd
 
     text = {name for name, kind in columns.items() if kind in ("text", "date")}  # the model reads the dates
-    blocks = csv_blocks(path, dialect, text, most)
+    blocks = csv_blocks(path, dialect, text, most, missing=missing)
     # A second look at the same rows: a column may be a number for the model and text to carry along.
     as_they_are = csv_blocks(path, dialect, set(carry), most, only=carry) if carry else None
     even, seen = False, 0
@@ -82,11 +91,13 @@ def _csv_rows(
         fresh = slice(max(0, skip - seen), None)
         seen += len(block)
         if seen > skip:
-            frame = _frame(path, {name: block[name].iloc[fresh] for name in columns}, columns, dialect)
+            frame = _frame(path, {name: block[name].iloc[fresh] for name in columns}, columns, dialect, missing)
             yield Block(frame, carried[list(carry)].iloc[fresh].reset_index(drop=True))
 
 
-def _parquet_blocks(path: Path, columns: Mapping[str, Kind], carry: Sequence[str]) -> Iterator[Block]:
+def _parquet_blocks(
+    path: Path, columns: Mapping[str, Kind], carry: Sequence[str], missing: Sequence[str]
+) -> Iterator[Block]:
     import pandas as pd
     import pyarrow as pa
 
@@ -99,15 +110,19 @@ def _parquet_blocks(path: Path, columns: Mapping[str, Kind], carry: Sequence[str
                 values = values.cast(pa.string())
             elif pa.types.is_decimal(values.type):
                 values = values.cast(pa.float64())
-            series[name] = values.to_pandas()
+            series[name] = without(values.to_pandas(), missing)
         carried = batch.select(list(carry)).to_pandas(types_mapper=pd.ArrowDtype) if carry else pd.DataFrame()
-        yield Block(_frame(path, series, columns, None), carried)
+        yield Block(_frame(path, series, columns, None, missing), carried)
     if not file.metadata.num_rows:
         raise _no_rows(path)
 
 
 def _frame(
-    path: Path, series: dict[str, pd.Series[Any]], columns: Mapping[str, Kind], dialect: Dialect | None
+    path: Path,
+    series: dict[str, pd.Series[Any]],
+    columns: Mapping[str, Kind],
+    dialect: Dialect | None,
+    missing: Sequence[str],
 ) -> pd.DataFrame:
     """Return what the model takes; numbers lie in one matrix, so that a prediction needs no other copy."""
     import pandas as pd
@@ -118,7 +133,7 @@ def _frame(
     for row, name in zip(matrix, numeric, strict=True):
         numbers = as_numbers(series[name])
         if numbers is None:
-            raise _junk(path, name, dialect)
+            raise _junk(path, name, dialect, missing)
         row[:] = numbers
     if len(numeric) == len(columns):
         return pd.DataFrame(matrix.T, columns=pd.Index(numeric, dtype="str"), copy=False)
@@ -128,11 +143,14 @@ def _frame(
     )
 
 
-def _junk(path: Path, name: str, dialect: Dialect | None) -> DataError:
+def _junk(path: Path, name: str, dialect: Dialect | None, missing: Sequence[str]) -> DataError:
     if dialect is None:
         return DataError(f"column {name!r} of {path} must hold numbers, it is text there; convert it")
-    line, text = find_junk(path, dialect, name)
-    return DataError(f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; correct it")
+    line, text = find_junk(path, dialect, name, missing)
+    return DataError(
+        f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; "
+        f"correct it, {or_missing(text)}or leave the field empty"
+    )
 
 
 def _no_rows(path: Path) -> DataError:

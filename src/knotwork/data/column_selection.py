@@ -103,12 +103,13 @@ def guess_task(values: Values) -> tuple[Task, str]:
     """
     if not isinstance(values, np.ndarray):
         return "classification", "it holds text"
-    distinct = np.unique(values[~np.isnan(values)])
+    known = values[~np.isnan(values)]
+    distinct = np.unique(known)
     if len(distinct) == 2 and (distinct == np.floor(distinct)).all():
         return "classification", f"it has only the values {distinct[0]:g} and {distinct[1]:g}"
-    # Codes of classes count from 0 or 1; grades such as 3 to 9 are quantities.
+    # Codes of classes count from 0 or 1 and come again; grades such as 3 to 9 are quantities.
     counted = np.array_equal(distinct, np.arange(len(distinct)) + distinct[0]) and distinct[0] in (0, 1)
-    if counted and 2 < len(distinct) <= MAX_CLASSES:
+    if counted and 2 < len(distinct) <= MAX_CLASSES and len(distinct) < len(known):
         return "classification", f"it holds the whole numbers {distinct[0]:g} to {distinct[-1]:g}"
     return "regression", "it holds numbers"
 

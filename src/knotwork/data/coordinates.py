@@ -7,6 +7,7 @@ is the same with ``c.inverse``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -121,10 +122,83 @@ class Coordinates:
         return z * self.y_scale + self.y_centre
 
 
+# By how much a robust scale may be smaller than the std, and from which share of it on it takes its place.
+MIN_ROBUST, HEAVY = 0.2, 0.9
+# Interquartile range of a normal variable, in stds.
+NORMAL_RANGE = 1.349
+
+
+def robust(c: Coordinates, X: Floats, weight: Floats | None = None) -> Coordinates:
+    """Return the coordinates of rows X (N, d) by median and interquartile range in columns with long tails.
+
+    Such a column has an interquartile range that is small for its std: most of its values are then close together in
+    standardised coordinates, and far from the others. The scale is at least a fifth of the std, so that the others do
+    not become too large. Columns of two values stay as they are.
+
+    >>> X = np.append(np.arange(-10.0, 11.0), [1000.0, -1000.0])[:, None]
+    >>> c = Coordinates.of_features(X.mean(axis=0), X.std(axis=0), 1)
+    >>> float(c.x_scale[0]).__round__(), float(robust(c, X).x_scale[0]).__round__()
+    (295, 59)
+    """
+    centre, scale = c.x_centre.copy(), c.x_scale.copy()
+    held = X if c.limits is None else c.limits.hold(X)
+    for f, column in enumerate(held.T):
+        low, middle, high = np.quantile(column, [0.25, 0.5, 0.75], weights=weight, method="inverted_cdf")
+        own = max((high - low) / NORMAL_RANGE, MIN_ROBUST * scale[f])
+        ends = (column == column.min()) | (column == column.max())
+        if high > low and own < HEAVY * scale[f] and not ends.all():
+            centre[f], scale[f] = middle, own
+    return replace(c, x_centre=centre, x_scale=scale)
+
+
 def mean_and_std(values: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
     """Return mean and std of each column, 1 for the std of a constant: (N, d) → (d,), (d,)."""
-    start, scale, mean, std = _measured(values, weight)
-    return start + mean / scale, std
+    return Measured.of(values, weight).mean_and_std()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What there is to know about the columns of a table: its weight, and of each column, (d,) each, these.
+
+    std : as it is, 0 for a constant
+    """
+
+    weight: float
+    low: Floats
+    high: Floats
+    mean: Floats
+    std: Floats
+
+    @classmethod
+    def of(cls, values: Floats, weight: Floats | None = None) -> Measured:
+        """Measure the columns of a table (N, d)."""
+        start, high, scale, mean, std = _measured(values, weight)
+        total = float(len(values) if weight is None else weight.sum())
+        return cls(total, start, high, start + mean / scale, std)
+
+    @classmethod
+    def pooled(cls, parts: Sequence[Measured]) -> Measured:
+        """Return the measures of all rows of several tables.
+
+        >>> X = np.array([[1.0, 7.0], [2.0, 7.0], [6.0, 7.0], [7.0, 8.0]])
+        >>> both = Measured.pooled([Measured.of(X[:3]), Measured.of(X[3:])])
+        >>> np.allclose(both.mean_and_std(), mean_and_std(X))
+        True
+        """
+        shares = np.array([part.weight for part in parts])
+        shares = shares / shares.sum()
+        # Differences from one of them: means far from zero have no digits to lose.
+        first = parts[0].mean
+        mean = first + sum(share * (part.mean - first) for share, part in zip(shares, parts, strict=True))
+        around = np.array([np.hypot(part.std, part.mean - mean) for part in parts])
+        largest = np.where(around.max(axis=0) > 0, around.max(axis=0), 1.0)  # squares of 1e200 do not exist
+        std = largest * np.sqrt(shares @ np.square(around / largest))
+        low, high = np.min([part.low for part in parts], axis=0), np.max([part.high for part in parts], axis=0)
+        return cls(sum(part.weight for part in parts), low, high, mean, std)
+
+    def mean_and_std(self) -> tuple[Floats, Floats]:
+        """Return means and stds, 1 for the std of a constant."""
+        return self.mean, _usable(self.std, self.low, self.high)
 
 
 def value_and_std(values: Floats, weight: Floats | None = None) -> tuple[Floats, Floats]:
@@ -133,16 +207,16 @@ def value_and_std(values: Floats, weight: Floats | None = None) -> tuple[Floats,
     >>> value_and_std(np.array([[1e12 + 1], [1e12 + 2], [1e12 + 6]]))[0] - 1e12
     array([2.])
     """
-    start, scale, mean, std = _measured(values, weight)
+    start, high, scale, mean, std = _measured(values, weight)
     nearest = [
         np.abs((column - first) * unit - centre).argmin()
         for column, first, unit, centre in zip(values.T, start, scale, mean, strict=True)
     ]
-    return values[nearest, np.arange(values.shape[1])], std
+    return values[nearest, np.arange(values.shape[1])], _usable(std, start, high)
 
 
-def _measured(values: Floats, weight: Floats | None) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return minimum, scale, mean of (values − minimum)·scale, and std of the values, column by column: (d,) each.
+def _measured(values: Floats, weight: Floats | None) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+    """Return minimum, maximum, scale, mean of (values − minimum)·scale, and std of the values, by column: (d,) each.
 
     Differences from the minimum lose next to nothing where data lie far from zero, and scales are powers of two, which
     lose nothing: squares of 1e200 do not exist.
@@ -158,7 +232,12 @@ def _measured(values: Floats, weight: Floats | None) -> tuple[Floats, Floats, Fl
         moved -= mean[k]
         np.square(moved, out=moved)
         std[k] = np.sqrt(np.average(moved, weights=weight)) / scale[k]
+    return low, high, scale, mean, std
+
+
+def _usable(std: Floats, low: Floats, high: Floats) -> Floats:
+    """Return stds to divide by: 1 for that of a constant."""
     size = np.maximum(np.abs(low), np.abs(high))
     # What varies less than rounding is constant, and so is what varies too little for its reciprocal to exist.
     constant = (std <= 1e-15 * size) | (std < MIN_STD)
-    return low, scale, mean, np.where(constant, 1.0, std)
+    return np.where(constant, 1.0, std)

@@ -6,14 +6,13 @@ line, as an editor counts them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
+from knotwork.data.columns.wording import GAP_WORDS
 from knotwork.data.dialect import Dialect, is_number, not_utf8, records
 from knotwork.data.stream import open_text
 from knotwork.errors import DataError
-
-# Fields that stand for no value.
-MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "<NA>", "null", "NULL")
 
 
 def require_even_lines(path: Path, dialect: Dialect) -> None:
@@ -32,7 +31,7 @@ def require_even_lines(path: Path, dialect: Dialect) -> None:
         raise not_utf8(path, error) from None
 
 
-def find_junk(path: Path, dialect: Dialect, name: str) -> tuple[int, str]:
+def find_junk(path: Path, dialect: Dialect, name: str, missing: Sequence[str] = ()) -> tuple[int, str]:
     """Return line and text of the first value of a column that is neither a number nor missing."""
     place = dialect.names.index(name)
     with open_text(path) as file:
@@ -40,6 +39,6 @@ def find_junk(path: Path, dialect: Dialect, name: str) -> tuple[int, str]:
         next(lines)
         for begins, record in lines:
             text = record[place].strip()
-            if text not in MISSING and not is_number(text, dialect.decimal):
+            if text not in GAP_WORDS and text not in missing and not is_number(text, dialect.decimal):
                 return begins, text
     raise AssertionError(f"column {name!r} holds numbers only")

@@ -8,7 +8,7 @@ of the first value that is none, for that is a mistake far more often than a cat
 
 from __future__ import annotations
 
-import re
+import shlex
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.data.columns.instants import parsed_dates
-from knotwork.data.csv_errors import MISSING, find_junk, require_even_lines
+from knotwork.data.columns.wording import DATE, GAP_WORDS, LIKE_A_NUMBER, MOSTLY
+from knotwork.data.csv_errors import find_junk, require_even_lines
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns, require_distinct
-from knotwork.data.pieces import MAX_CHARACTERS, MAX_TEXTS, Kind, Pieces, Values
+from knotwork.data.pieces import MAX_CHARACTERS, MAX_TEXTS, Kind, Pieces, Values, without
 from knotwork.data.stream import BlockTooLong, CsvBytes, as_text
 from knotwork.errors import DataError, MissingPackage
 
@@ -34,13 +35,16 @@ if TYPE_CHECKING:
 BLOCK = 4_000_000
 # Bytes of a block of CSV.
 MAX_BLOCK = 1 << 28
-# Share of numbers that makes a column with other values in it a column of numbers with a mistake.
-MOSTLY = 0.5
 
-_DATE = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d{4}/\d\d?/\d\d?([T ].*)?|\d\d?[/.]\d\d?[/.]\d{2,4}([T ].*)?")
 
-# Thousands, currencies and the like: 1,234.50 or $ 99 or 12 %. Meant as numbers, but not to be read by guessing.
-_LIKE_A_NUMBER = re.compile(r"[+-]?[$€£]?\s*\d[\d.,' ]*\s*[%$€£]?")
+def require_finite_column(path: Path, name: str, values: NDArray[np.float64], before: int = 0) -> None:
+    """Refuse infinities in some rows (N,) of a file, which come after ``before`` others."""
+    found = np.flatnonzero(np.isinf(values))
+    if found.size:
+        raise DataError(
+            f"columns must be finite, column {name!r} of {path} has {values[found[0]]:g} in data row "
+            f"{before + found[0] + 1}; correct it, or leave the field empty"
+        )
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,13 @@ def _moments(values: NDArray[np.float64], zone: str | None) -> pd.Series[Any]:
 
 
 def read_file(
-    path: Path, *, as_text: Sequence[str] = (), skip: Sequence[str] = (), columns: Mapping[str, Kind] | None = None
+    path: Path,
+    *,
+    as_text: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    columns: Mapping[str, Kind] | None = None,
+    missing: Sequence[str] = (),
+    max_rows: int | None = None,
 ) -> Table:
     """Read a CSV or Parquet file.
 
@@ -120,10 +130,12 @@ def read_file(
     as_text : columns to take as text even if they hold numbers
     skip : columns not to look at
     columns : the columns to keep and what each must hold; None keeps all as they come
+    missing : words of this file that stand for no value, beside those that always do
+    max_rows : of a Parquet file about how many rows to read; None for all
     """
     if is_parquet(path):
-        return _read_parquet(path, as_text, skip, columns)
-    return _read_csv(path, as_text, skip, columns)
+        return _read_parquet(path, as_text, skip, columns, missing, max_rows)
+    return _read_csv(path, as_text, skip, columns, missing)
 
 
 def is_parquet(path: Path) -> bool:
@@ -138,7 +150,13 @@ def is_parquet(path: Path) -> bool:
     return magic == b"PAR1"
 
 
-def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+def _read_csv(
+    path: Path,
+    as_text: Sequence[str],
+    skip: Sequence[str],
+    columns: Mapping[str, Kind] | None,
+    missing: Sequence[str],
+) -> Table:
     dialect = read_dialect(path)
     wanted = _wanted(path, dialect.names, as_text, skip, columns)
     forced = {name for name, kind in wanted.items() if kind == "text"}
@@ -148,7 +166,7 @@ def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: 
         mixed = set()
         rows, suspicious = 0, False
         try:
-            for block in csv_blocks(path, dialect, forced, max(1, most)):
+            for block in csv_blocks(path, dialect, forced, max(1, most), missing=missing):
                 rows += len(block)
                 suspicious |= bool(block[dialect.names[-1]].isna().any())
                 for name in wanted:
@@ -168,14 +186,21 @@ def _read_csv(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: 
         forced |= mixed
 
     def junk(name: str) -> DataError:
-        line, text = find_junk(path, dialect, name)
+        line, text = find_junk(path, dialect, name, missing)
         return DataError(
-            f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; correct it, leave the column out "
-            f"(--exclude) or take its values as categories (--category)"
+            f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; correct it, {or_missing(text)}"
+            f"leave the column out (--exclude) or take its values as categories (--category)"
         )
 
     _require_kinds(path, pieces, wanted, set(as_text), dialect.decimal, junk)
     return _table(path, pieces, rows, skip, dialect.describe())
+
+
+def or_missing(text: str) -> str:
+    """Offer to take a word among numbers for a missing value; what looks like a number is none."""
+    if LIKE_A_NUMBER.fullmatch(text):
+        return ""
+    return f"say that it means a missing value (--na {shlex.quote(text)}), "
 
 
 def rows_of_block(dialect: Dialect) -> int:
@@ -189,7 +214,12 @@ def too_long(path: Path) -> DataError:
 
 
 def csv_blocks(
-    path: Path, dialect: Dialect, forced: set[str], rows: int, only: Sequence[str] | None = None
+    path: Path,
+    dialect: Dialect,
+    forced: set[str],
+    rows: int,
+    only: Sequence[str] | None = None,
+    missing: Sequence[str] = (),
 ) -> Iterator[pd.DataFrame]:
     """Yield a CSV file in blocks of rows: columns ``forced`` as text; with ``only`` these columns, nothing missing."""
     import pandas as pd
@@ -207,9 +237,9 @@ def csv_blocks(
             with as_text(source) as text:
                 for block in pd.read_csv(
                     text, sep=dialect.delimiter, decimal=dialect.decimal, header=0, names=list(dialect.names),
-                    index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False, na_values=list(MISSING),
-                    na_filter=only is None, usecols=None if only is None else list(only), skipinitialspace=True,
-                    low_memory=False, **precise, chunksize=rows,
+                    index_col=False, dtype=dict.fromkeys(forced, str), keep_default_na=False,
+                    na_values=[*GAP_WORDS, *missing], na_filter=only is None, skipinitialspace=True, low_memory=False,
+                    usecols=None if only is None else list(only), **precise, chunksize=rows,
                 ):  # fmt: skip
                     yield block
                     source.allow(MAX_BLOCK)
@@ -242,7 +272,14 @@ def open_parquet(path: Path, needed: Sequence[str], plain: Iterable[str] = ()) -
     return file, max(1000, BLOCK // max(1, len(needed)))
 
 
-def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], columns: Mapping[str, Kind] | None) -> Table:
+def _read_parquet(
+    path: Path,
+    as_text: Sequence[str],
+    skip: Sequence[str],
+    columns: Mapping[str, Kind] | None,
+    missing: Sequence[str],
+    max_rows: int | None = None,
+) -> Table:
     file, _ = open_parquet(path, [*as_text, *skip, *(columns or ())])
     import pyarrow as pa
 
@@ -271,7 +308,9 @@ def _read_parquet(path: Path, as_text: Sequence[str], skip: Sequence[str], colum
                 values = values.cast(pa.string())
             elif pa.types.is_decimal(values.type):
                 values = values.cast(pa.float64())
-            pieces[name].add(values.to_pandas())
+            pieces[name].add(without(values.to_pandas(), missing))
+        if max_rows is not None and rows >= max_rows:
+            break
 
     def junk(name: str) -> DataError:
         return DataError(
@@ -329,9 +368,9 @@ def _require_kinds(
         if wanted[name] is not None or name in as_text:
             continue
         texts = [text.strip() for text in column.distinct]
-        if all(_DATE.fullmatch(text) for text in texts):
+        if all(DATE.fullmatch(text) for text in texts):
             column.kind = "date"
-        elif sum(is_number(text, decimal) or bool(_LIKE_A_NUMBER.fullmatch(text)) for text in texts) > MOSTLY * len(
+        elif sum(is_number(text, decimal) or bool(LIKE_A_NUMBER.fullmatch(text)) for text in texts) > MOSTLY * len(
             texts
         ):
             raise junk(name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from knotwork.arrays import Floats, read_numbers
 from knotwork.data.columns.level_means import LevelMeans
@@ -12,6 +14,7 @@ from knotwork.data.columns.number import Number
 from knotwork.data.columns.skipped import Skipped
 from knotwork.data.learn_column import is_numeric, learn_column, learn_number
 from knotwork.data.learned import Learned, ManyLevels, left_out
+from knotwork.data.split import mix
 from knotwork.data.table import TableEncoder, all_finite, as_frame, numeric_matrix, require_finite, unmasked
 from knotwork.data.target_encoding import Response, encode_levels, folds_of
 from knotwork.errors import DataError
@@ -66,6 +69,53 @@ def learn_table(
     return _joined(learned, len(matrix), missing)
 
 
+def learn_fold(
+    encoder: TableEncoder,
+    X: Any,
+    matrix: Floats,
+    response: Response,
+    weights: Floats | None,
+    training: NDArray[np.intp],
+    kept: NDArray[np.intp] | None = None,
+) -> tuple[TableEncoder, Floats]:
+    """Learn the columns of many categories again, from some of the rows, so that the others are strangers.
+
+    Parameters
+    ----------
+    encoder, X : as in :func:`learn_table`; kept : the rows of X that count, None for all
+    matrix, response, weights : of those rows; training : those among them to learn from
+
+    Returns
+    -------
+    the encoder, and the matrix of all rows: training rows out of fold, the others by what the training rows taught.
+    Both are as they came where no column is learned from the response.
+    """
+    many = [k for k, column in enumerate(encoder.columns) if isinstance(column, LevelMeans)]
+    if not many:
+        return encoder, matrix
+    frame = as_frame(unmasked(X))
+    assert frame is not None
+    own = Response(response.y[training], response.classes)
+    own_weights = None if weights is None else weights[training]
+    columns, out = list(encoder.columns), matrix.copy()
+    codes = {k: columns[k].codes(frame[columns[k].name]) for k in many}  # type: ignore[union-attr]
+    if kept is not None:
+        codes = {k: own_codes[kept] for k, own_codes in codes.items()}
+    source = np.array(encoder.source)
+    hashes = [mix(np.zeros(len(training), np.uint64), codes[k][training].astype(np.uint64)) for k in many]
+    folds = folds_of(matrix[np.ix_(training, np.flatnonzero(~np.isin(source, many)))], hashes, own)
+    for k, column in zip(many, [columns[k] for k in many], strict=True):
+        assert isinstance(column, LevelMeans)
+        known = len(column.levels)
+        found = encode_levels(codes[k][training], known + 2, own, own_weights, folds, response.chosen)
+        gap = None if column.gap is None else found.means[known + 1]
+        columns[k] = replace(column, means=found.means[:known], default=found.overall, gap=gap)
+        place = np.flatnonzero(source == k)
+        out[:, place] = found.means[codes[k]]
+        out[np.ix_(training, place)] = found.rows
+    return replace(encoder, columns=tuple(columns)), out
+
+
 def _encoded(
     columns: list[Learned | ManyLevels], response: Response | None, weights: Floats | None, rows: int
 ) -> list[Learned]:
@@ -111,14 +161,19 @@ def _by_response(column: ManyLevels, response: Response, weights: Floats | None,
 
 
 def _joined(learned: list[Learned], rows: int, missing: str) -> tuple[TableEncoder, Floats]:
-    encoder = TableEncoder(tuple(column for column, _ in learned), missing)
+    encoder = checked_encoder(TableEncoder(tuple(column for column, _ in learned), missing))
+    matrix = _matrix(learned, rows)
+    require_finite(matrix, encoder.feature_names)
+    return encoder, matrix
+
+
+def checked_encoder(encoder: TableEncoder) -> TableEncoder:
+    """Return an encoder whose features can be told apart, and that has some."""
     _require_distinct(encoder)
     if not encoder.feature_names:
         reasons = "; ".join(f"{c.name!r} {c.reason}" for c in encoder.columns if isinstance(c, Skipped))
         raise DataError(f"a fit needs a column that says something, got none ({reasons}); add features")
-    matrix = _matrix(learned, rows)
-    require_finite(matrix, encoder.feature_names)
-    return encoder, matrix
+    return encoder
 
 
 def _matrix(learned: list[Learned], rows: int) -> Floats:

@@ -49,17 +49,25 @@ def _midnight(day: Any, zone: str | None) -> float:
 
 def learn_duration(name: str, column: nw.Series[Any], weights: Floats | None, missing: str) -> Learned:
     """Learn durations in days, or in seconds where none has two days; times of the day in hours."""
-    values = lengths(column, name)
+    return learn_lengths(name, lengths(column, name), is_time_of_day(column), weights, missing)
+
+
+def learn_lengths(name: str, values: Floats, of_day: bool, weights: Floats | None, missing: str) -> Learned:
+    """Learn lengths of time, (N,) with NaN for gaps; ``of_day`` : whether they are times of the day."""
     present = values[~np.isnan(values)]
     if not present.size:
         return left_out(name, "has no values")
-    of_day = column.dtype == nw.Time or (column.dtype == nw.Object and _is_time(column))
     unit = "hours" if of_day else "days" if np.abs(present).max() >= 2 * DAY else "seconds"
     numbers = values / UNITS[unit]
     fill, indicator = fill_of(numbers, weights, always=True)
     if missing == "error":
         fill, indicator = None, False
     return Learned(Duration(name, unit, fill, indicator), lambda out: write_numbers(numbers, fill, indicator, out))
+
+
+def is_time_of_day(column: nw.Series[Any]) -> bool:
+    """Whether a column holds times of the day, not durations."""
+    return column.dtype == nw.Time or (column.dtype == nw.Object and _is_time(column))
 
 
 def _is_time(column: nw.Series[Any]) -> bool:

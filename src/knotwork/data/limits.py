@@ -83,7 +83,7 @@ class Limits(FrozenArrays):
 
     def _read(self, X: NDArray[np.floating], axes: tuple[int, ...]) -> NDArray[np.floating]:
         """Check rows; numbers of single precision stay as they are."""
-        rows = X if isinstance(X, np.ndarray) and X.dtype.kind == "f" else read_numbers(X, "X")
+        rows = np.asarray(X) if isinstance(X, np.ndarray) and X.dtype.kind == "f" else read_numbers(X, "X")
         if rows.ndim not in axes or rows.shape[-1] != len(self):
             raise DataError(f"rows must have the features of the limits, (N, {len(self)}), got {rows.shape}")
         return rows

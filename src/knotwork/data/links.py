@@ -28,3 +28,25 @@ def link_named(link: str, name: str) -> str:
     ('log(price)', 'price')
     """
     return name if link == "identity" else f"{link}({name})"
+
+
+def inverse_link(link: str, values: Floats) -> Floats:
+    """Undo a link; exponentials end at the range of floats, so that they are positive and finite for any number.
+
+    >>> inverse_link("log", np.array([0.0, -1e9, 1e9]))
+    array([1.00000000e+000, 2.22507386e-308, 1.79769313e+308])
+    """
+    if link != "log":
+        return LINKS[link][1](values)
+    lowest, highest = exp_range(np.dtype(values.dtype))
+    found = np.exp(np.clip(values, lowest, highest))
+    info = np.finfo(found.dtype)
+    return np.clip(found, info.tiny, info.max)
+
+
+def exp_range(dtype: np.dtype[np.floating]) -> tuple[float, float]:
+    """Return the range in which exponentials are positive, normal and finite."""
+    info = np.finfo(dtype)
+    lowest = np.nextafter(np.log(info.tiny), dtype.type(0), dtype=dtype)
+    highest = np.nextafter(np.log(info.max), dtype.type(0), dtype=dtype)
+    return float(lowest), float(highest)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+from knotwork.data.dialect import is_number
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,6 +75,14 @@ class Pieces:
         if self.kind in (None, "number", "boolean") or not self.texts:
             return np.concatenate(self.numbers)
         return union_categoricals(self.texts)
+
+
+def without(values: pd.Series[Any], missing: Sequence[str]) -> pd.Series[Any]:
+    """Return a column with nothing in place of the words, or of the numbers that they are, that stand for no value."""
+    if not missing:
+        return values
+    numbers = [float(word) for word in missing if is_number(word, ".")]
+    return values.mask(values.isin([*missing, *numbers]))
 
 
 def _is_boolean(values: pd.Series[Any]) -> bool:

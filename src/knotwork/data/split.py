@@ -9,6 +9,7 @@ weight.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,21 +18,26 @@ from knotwork.arrays import Floats
 from knotwork.errors import NetworkError
 
 
-def row_numbers(X: Floats, seed: int) -> NDArray[np.uint64]:
+def row_numbers(X: NDArray[np.floating], seed: int) -> NDArray[np.uint64]:
     """Return a pseudo-random number per row, equal for equal rows: (N, d) → (N,)."""
     return mixed_columns(X.T, seed, rows=len(X))
 
 
 def mixed_columns(
-    columns: Iterable[Floats], seed: int, before: NDArray[np.uint64] | None = None, rows: int = 0
+    columns: Iterable[NDArray[np.floating]], seed: int, before: NDArray[np.uint64] | None = None, rows: int = 0
 ) -> NDArray[np.uint64]:
     """Mix columns of numbers, (N,) each, into a pseudo-random number per row, on top of those ``before``."""
     from pandas.util import hash_array
 
-    mixed = np.full(rows, _first(seed), dtype=np.uint64) if before is None else before
+    from knotwork.data.mixing import mix_in
+
+    mixed = np.full(rows, _first(seed), dtype=np.uint64) if before is None else before.copy()
     for column in columns:
-        # Adding zero makes −0.0 the same value as 0.0.
-        mixed = mix(mixed, hash_array(np.ascontiguousarray(column) + 0.0))
+        values = np.ascontiguousarray(column) + 0.0  # −0.0 is the same value as 0.0
+        if values.dtype == np.float64:
+            mix_in(values.view(np.uint64), mixed)
+        else:
+            mixed = mix(mixed, hash_array(values))
     return mixed
 
 
@@ -46,7 +52,7 @@ def mix(mixed: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> NDArray[np.ui
     return mixed ^ (mixed >> np.uint64(31))
 
 
-def held_out(X: Floats, share: float, seed: int) -> NDArray[np.bool_]:
+def held_out(X: NDArray[np.floating], share: float, seed: int) -> NDArray[np.bool_]:
     """Mark about this share of the distinct rows, at least one and never all; none if all rows are the same.
 
     >>> X = np.array([[1.0], [2.0], [3.0], [1.0], [4.0]])
@@ -54,11 +60,66 @@ def held_out(X: Floats, share: float, seed: int) -> NDArray[np.bool_]:
     >>> bool(out[0] == out[3]), bool(1 <= out.sum() <= 3)
     (True, True)
     """
+    numbers = row_numbers(X, seed)
+    return numbers < bound_of(numbers, share)
+
+
+def bound_of(numbers: NDArray[np.uint64], share: float) -> np.uint64:
+    """Return the number of a row below which about this share of the distinct rows lies."""
     if not 0 < share < 1:
         raise NetworkError(f"a share of the rows must lie between 0 and 1, got {share}")
-    numbers = row_numbers(X, seed)
     distinct = np.unique(numbers)
     if distinct.size == 1:
-        return np.zeros(len(X), dtype=bool)
-    count = min(max(1, round(share * distinct.size)), distinct.size - 1)
-    return numbers < distinct[count]
+        return np.uint64(0)
+    found: np.uint64 = distinct[min(max(1, round(share * distinct.size)), distinct.size - 1)]
+    return found
+
+
+def folds_of(
+    X: Floats, count: int, seed: int, classes: NDArray[np.intp] | None = None, *, every_class: bool = True
+) -> NDArray[np.intp]:
+    """Return the fold of each row, 0 to count − 1: (N, d) → (N,); copies of a row are in one fold.
+
+    Folds are of one size, or nearly, in distinct rows, and so are the classes in each of them, if there are any. There
+    are fewer folds than asked for where there are fewer distinct rows, or fewer of some class: then each fold lacks
+    some of them, and no training rows lack all.
+
+    classes : (N,) codes; a row that occurs in several classes counts as one of the rarest
+    every_class : False makes as many folds as asked for where a class has fewer rows, too: some then hold out none
+
+    >>> X = np.array([[1.0], [2.0], [3.0], [1.0], [4.0]])
+    >>> folds = folds_of(X, 2, seed=0)
+    >>> bool(folds[0] == folds[3]), np.bincount(folds[[0, 1, 2, 4]]).tolist()
+    (True, [2, 2])
+    """
+    _, first, place = np.unique(row_numbers(X, seed), return_index=True, return_inverse=True)
+    if classes is None:
+        kinds = np.zeros(len(first), dtype=np.intp)
+    else:
+        rarity = np.argsort(np.argsort(np.bincount(classes), kind="stable"), kind="stable")
+        kinds = np.full(len(first), len(rarity), dtype=np.intp)
+        np.minimum.at(kinds, place, rarity[classes])
+    # Dealt out like cards, class by class; within a class the numbers of the rows are their order.
+    order = np.argsort(kinds, kind="stable")
+    rarest = int(np.unique(kinds, return_counts=True)[1].min())
+    dealt = np.empty(len(order), dtype=np.intp)
+    dealt[order] = np.arange(len(order)) % max(1, min(count, rarest) if every_class else count)
+    return dealt[place]
+
+
+def occurrences(place: NDArray[np.intp], y: NDArray[Any]) -> Floats:
+    """Count, for each row, those before it that have the same place and response: (N,), (N, p) → (N,).
+
+    Which of two equal rows comes first does not matter: they are equal. So rows can be told apart, as a set, whatever
+    their order.
+
+    >>> occurrences(np.array([0, 1, 0, 0]), np.array([[5.0], [5.0], [5.0], [6.0]])).tolist()
+    [0.0, 0.0, 1.0, 0.0]
+    """
+    order = np.lexsort((*y.T, place))
+    same = (np.diff(place[order]) == 0) & (np.diff(y[order], axis=0) == 0).all(axis=1)
+    starts = np.flatnonzero(np.concatenate([[True], ~same]))
+    times = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    out = np.empty(len(order), dtype=np.float64)
+    out[order] = times
+    return out

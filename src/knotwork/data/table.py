@@ -55,6 +55,16 @@ class TableEncoder:
         """How to read the features that are not the columns as they came, a sentence a column."""
         return tuple(column.note for column in self.columns if column.note is not None)
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Which features are numbers, dates and orders among them; the others are indicators."""
+        found, position = [], 0
+        for part in self.parts:
+            if part.categories is None:
+                found.append(position)
+            position += part.width
+        return tuple(found)
+
     def value_text(self, feature: int, value: float) -> str:
         """Return a value of a feature as people read it: that of a date as a date, say."""
         for part in self.parts:
@@ -187,7 +197,8 @@ def unmasked(X: Any) -> Any:
 
 def numeric_matrix(frame: nw.DataFrame[Any]) -> Floats:
     """Return a frame's columns as a float matrix, a view of the frame's own memory where there is one; NaN for gaps."""
-    if all(dtype in (nw.Float64, nw.Float32) for dtype in frame.schema.values()):
+    by_column = frame.implementation.is_pyarrow()  # which would be copied into rows, and back into columns by a fit
+    if not by_column and all(dtype in (nw.Float64, nw.Float32) for dtype in frame.schema.values()):
         matrix = frame.to_numpy()
         if matrix.dtype.kind == "f":
             return matrix.astype(np.float64, copy=False)
@@ -227,9 +238,13 @@ def require_finite(matrix: Floats, names: Sequence[str], what: str = "column") -
         if bad.size:
             kind = "NaN" if np.isnan(matrix[bad[0], k]) else "inf"
             rows = ", ".join(str(r) for r in bad[:SHOWN])
-            refused = " or fit with missing='indicator'" if kind == "NaN" and what == "column" else ""
+            if what != "column":
+                advice = "drop those rows"
+            elif kind == "NaN":
+                advice = "drop those rows, fill them in (sklearn.impute.SimpleImputer), or fit with missing='indicator'"
+            else:
+                advice = "drop those rows, or make such values missing ones (NaN)"
             raise DataError(
                 f"{what}s must be finite, {what} {name!r} contains {kind} (NaN or inf in {bad.size} of {len(matrix)} "
-                f"rows, first {rows}); drop those rows or fill them in, for instance with "
-                f"sklearn.impute.SimpleImputer{refused}"
+                f"rows, first {rows}); {advice}"
             )

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.data.split import mix, mixed_columns
+from knotwork.data.split import mix, mixed_columns, occurrences
 
 FOLDS = 5
 # Numbers that a level becomes at most: for more classes or responses, those of the largest classes or the first ones.
@@ -76,16 +76,21 @@ class Encoding:
 
 
 def encode_levels(
-    codes: NDArray[np.intp], levels: int, response: Response, weights: Floats | None, folds: NDArray[np.intp]
+    codes: NDArray[np.intp],
+    levels: int,
+    response: Response,
+    weights: Floats | None,
+    folds: NDArray[np.intp],
+    chosen: Sequence[int] | None = None,
 ) -> Encoding:
-    """Encode rows given by codes of levels, 0 ≤ code < levels, by their response.
+    """Encode rows given by codes of levels, 0 ≤ code < levels, by their response: those responses or classes chosen.
 
     >>> y = np.array([0.0, 1.0, 2.0, 10.0, 11.0, 12.0])[:, None]
     >>> found = encode_levels(np.repeat([0, 1], 3), 2, Response(y), None, np.tile([0, 1, 2], 2))
     >>> found.overall, found.means.round(1).tolist(), found.rows[0].round(1)
     (array([6.]), [[1.0], [11.0]], array([1.]))
     """
-    parts = [_encode(codes, levels, response.column(k), weights, folds) for k in response.chosen]
+    parts = [_encode(codes, levels, response.column(k), weights, folds) for k in chosen or response.chosen]
     return Encoding(*(np.stack(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
 
 
@@ -176,17 +181,6 @@ def folds_of(columns: Floats, levels: Sequence[NDArray[np.uint64]], response: Re
         numbers = mix(numbers, level)
     distinct, place = np.unique(numbers, return_inverse=True)
     if distinct.size < COPIES * len(numbers):
-        numbers = _spread(numbers, place, response)
+        y = response.y if response.y.ndim == 2 else response.y[:, None]
+        numbers = mixed_columns([*y.astype(np.float64).T, occurrences(place, y)], SEED, before=numbers)
     return (numbers % np.uint64(FOLDS)).astype(np.intp)
-
-
-def _spread(numbers: NDArray[np.uint64], place: NDArray[np.intp], response: Response) -> NDArray[np.uint64]:
-    """Number rows by their features, their response, and how many before them have the same: rows alike are alike."""
-    y = response.y if response.y.ndim == 2 else response.y[:, None]
-    order = np.lexsort((*y.T, place))
-    same = (np.diff(place[order]) == 0) & (np.diff(y[order], axis=0) == 0).all(axis=1)
-    starts = np.flatnonzero(np.concatenate([[True], ~same]))
-    times = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-    occurrence = np.empty(len(order), dtype=np.float64)
-    occurrence[order] = times
-    return mixed_columns([*y.astype(np.float64).T, occurrence], SEED, before=numbers)

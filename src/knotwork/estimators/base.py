@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,6 +23,13 @@ from knotwork.parameters import LARGEST
 # What may be done about missing values.
 MISSING = [StrOptions({"indicator", "error"})]
 
+Fit = TypeVar("Fit", bound=Callable[..., Any])
+
+
+def checks_parameters(fit: Fit) -> Fit:
+    """Let scikit-learn check the parameters before a fit; its own decorator would hide the types from users."""
+    return cast(Fit, _fit_context(prefer_skip_nested_validation=True)(fit))
+
 
 class Estimator(BaseEstimator):
     """Base of the estimators; subclasses read their data and set the fitted attributes in ``_fit``."""
@@ -34,7 +41,7 @@ class Estimator(BaseEstimator):
         tags.input_tags.allow_nan = self.missing == "indicator"
         return tags
 
-    @_fit_context(prefer_skip_nested_validation=True)
+    @checks_parameters
     def fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to a table or an array.
 

@@ -128,7 +128,7 @@ def read_response(y: Any, rows: int) -> Floats:
     return y.astype(np.float64, copy=False)
 
 
-def read_weights(sample_weight: ArrayLike, rows: int) -> tuple[Floats, NDArray[np.intp]]:
+def read_weights(sample_weight: ArrayLike, rows: int, min_rows: int = 2) -> tuple[Floats, NDArray[np.intp]]:
     """Check the weights; return them and the rows of positive weight: the others count like rows that are not there."""
     _require_unmasked(sample_weight, "sample_weight")
     with refusing("sample_weight"):
@@ -142,8 +142,8 @@ def read_weights(sample_weight: ArrayLike, rows: int) -> tuple[Floats, NDArray[n
             f"use 0 to leave a row out"
         )
     kept = np.flatnonzero(weights)
-    if kept.size < 2:
-        raise DataError(f"a fit needs at least 2 rows of positive weight, got {kept.size}; add rows or weight")
+    if kept.size < min_rows:
+        raise DataError(f"a fit needs at least {min_rows} rows of positive weight, got {kept.size}; add rows or weight")
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not total <= MAX_WEIGHT:

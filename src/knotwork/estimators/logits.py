@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.special import log_softmax, softmax
 
 from knotwork.arrays import Floats
+from knotwork.estimators.lazy import lazy_on_dask
 
 
 class LogitMixin:
@@ -20,21 +21,29 @@ class LogitMixin:
         """Return the logits: (N,) log-odds of the second of two classes, (N, K) for more."""
         raise NotImplementedError
 
+    @lazy_on_dask
     def predict_proba(self, X: Any) -> Floats:
         """Return the probability of each class: (N, K), in the order of ``classes_``."""
-        probabilities: Floats = softmax(self._logits(X), axis=1)
-        return probabilities
+        return probabilities_of(self.decision_function(X))
 
+    @lazy_on_dask
     def predict_log_proba(self, X: Any) -> Floats:
         """Return the logarithms of the probabilities: (N, K)."""
-        logarithms: Floats = log_softmax(self._logits(X), axis=1)
+        logarithms: Floats = log_softmax(_all_logits(self.decision_function(X)), axis=1)
         return logarithms
 
+    @lazy_on_dask
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the most probable class: (N,)."""
-        codes = self._logits(X).argmax(axis=1)
+        codes = _all_logits(self.decision_function(X)).argmax(axis=1)
         return self.classes_[codes]
 
-    def _logits(self, X: Any) -> Floats:
-        logits = self.decision_function(X)
-        return np.stack([np.zeros_like(logits), logits], axis=1) if logits.ndim == 1 else logits
+
+def probabilities_of(logits: Floats) -> Floats:
+    """Return the probability of each class: (N,) log-odds or (N, K) logits → (N, K)."""
+    probabilities: Floats = softmax(_all_logits(logits), axis=1)
+    return probabilities
+
+
+def _all_logits(logits: Floats) -> Floats:
+    return np.stack([np.zeros_like(logits), logits], axis=1) if logits.ndim == 1 else logits

@@ -2,31 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import _num_samples
 
 from knotwork.arrays import Floats
+from knotwork.data.columns.part import read_parts
 from knotwork.data.coordinates import mean_and_std
 from knotwork.data.learn import learn_table
+from knotwork.data.losses import SQUARED_ERROR, ResponseLoss, response_loss
+from knotwork.data.table import TableEncoder
 from knotwork.data.target_encoding import Response
+from knotwork.data.training_rows import TrainingRows
+from knotwork.errors import DataError
+from knotwork.estimators.folds import (
+    TrainingTable,
+    chosen_options,
+    degrees_of,
+    fold_data,
+    fold_of_rows,
+    read_folds,
+    set_fold_attributes_,
+)
 from knotwork.estimators.inputs import (
     check_training_table,
     read_response,
     read_table,
     read_weights,
 )
-from knotwork.estimators.mars_base import MarsBase, at_rows
-from knotwork.estimators.summary import summarise
+from knotwork.estimators.intervals import IntervalMixin, calibrate_intervals
+from knotwork.estimators.lazy import lazy_on_dask
+from knotwork.estimators.mars_base import at_rows, given_knots
+from knotwork.estimators.resampled import stability_of
+from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, one_response
+from knotwork.estimators.sources import fit_regressor, open_source
+from knotwork.estimators.streaming import StreamingMars
+from knotwork.estimators.summary import summarise, summarise_response
 from knotwork.estimators.tensors import in_memory, like, on_best_device, on_gpu, predict_tensor, read_tensors
+from knotwork.parameters import checked, number, whole
 from knotwork.progress import forward_progress
-from knotwork.spline.fit import MAX_PARENTS, fit_spline
+from knotwork.spline.fit import MAX_PARENTS, FitOptions, fit_spline
+from knotwork.spline.folds import FoldPath, SharedFolds, choose, fold_paths
+from knotwork.spline.refitted_folds import response_fold_paths
+from knotwork.spline.response import ResponseFit, fit_response
+from knotwork.spline.result import SplineFit
+from knotwork.spline.stability import Stability
 
 
-class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
+class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, StreamingMars):
     """Multivariate adaptive regression splines, one histogram pass per basis function.
 
     f(x) = intercept + Σ β_m·h_m(x) with hinges h(u) = max(0, u) of single features, or the minimum of several hinges:
@@ -38,14 +66,19 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         Maximum number of terms of the forward pass, the intercept included; None is min(200, max(20, 2·features)) + 1,
         with interactions min(200, max(40, 2·features)) + 1.
     max_degree : int or "auto", default 1
-        Maximum number of features in a term. "auto" raises it up to 3 as long as GCV falls by more than 1 %.
+        Maximum number of features in a term. "auto" raises it up to 3 as long as GCV falls by more than 1 %,
+        with a charge of 2 for a knot of degree 1.
     penalty : float, default None
-        Charge per knot in GCV; None is 2, with interactions 3. A penalty of 0 charges for terms only, −1 for nothing.
+        Charge per knot in GCV; None is 3, or 2 with compat="earth". A penalty of 0 charges for terms only, −1 for
+        nothing.
     threshold : float, default 1e-3
         The forward pass stops when a step would raise R² by less than this.
     minspan, endspan : int, default None
         Minimum number of observations between two knots, and between a knot and the ends of the data; None is
-        Friedman's rule.
+        Friedman's rule. Apart from it, a knot closer to another one of its column than a twelfth, in the mean of the
+        share of rows and the share of the range between them, must explain more than 2·log(N) variances of the
+        residual; and knots at neighbouring values, of whole numbers say, stay only if held-out rows say that they pay.
+        ``compat="earth"`` has no such rule.
     max_knots : int, "auto" or None, default "auto"
         Maximum number of candidate knots per feature, spread evenly over the ranks of those the spans allow. "auto" is
         255, which at small N is all of them; None is all of them always.
@@ -76,6 +109,32 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     missing : "indicator" or "error", default "indicator"
         What to do about missing values. "indicator" fills them in, and columns that have some in training get a feature
         of their own, ``column is missing``; "error" refuses them.
+    loss : str, default "squared_error"
+        What the coefficients make small, by scikit-learn's names: "squared_error", "absolute_error", "huber",
+        "quantile", "poisson", "gamma" or "tweedie". Any but the first takes one response. The last three have the link
+        log: the spline is that of log(y), and predictions are positive. Terms are found by least squares on working
+        responses, and their coefficients by the loss itself. "huber" is quadratic up to 1.35 robust stds of the
+        residuals.
+    quantile : float, default None
+        The quantile that ``loss="quantile"`` predicts, between 0 and 1.
+    power : float, default None
+        For ``loss="tweedie"``, 1 or more: the variance is proportional to mean**power. None is 1.5.
+    cv : int, splitter of scikit-learn, iterable of (training, held-out) pairs of row numbers, or None, default None
+        None leaves the size to GCV. Else it is the size with the minimum mean ``loss`` of held-out rows (squared errors
+        are summed over the responses), and with max_degree="auto" the degree, which rises while that error falls. The
+        model is then fitted to all rows at that size. A number makes folds by what rows hold: equal rows are in one
+        fold, whatever their order (where there are fewer than two different rows a fold, equal rows are spread).
+        ``fit`` passes ``groups`` on to a splitter. Folds learn what their columns of many categories become from their
+        own training rows; which columns there are, what fills gaps and, in additive fits of many rows, where knots may
+        be, is learned from all rows, but not from their responses. Folds of many rows choose among 127 knots a column
+        unless ``max_knots`` is a number.
+    knots : dict from names of columns to arrays, sequence of an array or None for each column, or None, default None
+        The knots that columns of numbers may bend at, in place of those that the data suggest; the others' are chosen
+        as usual. They need not be values of the data.
+    monotonic_cst : array of −1, 0, 1 or dict of them by column name, default None
+        Columns along which predictions may only fall (−1) or only rise (1), whatever the other columns are: guaranteed
+        on the whole line, for interactions too; ``certify_monotone()`` checks it. For squared errors, one response, and
+        columns with an order; a missing value has an effect of its own.
 
     Attributes
     ----------
@@ -84,10 +143,27 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     feature_importances_ : (n_features_in_,) rise in RSS without the feature, scaled to sum 1
     knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that carry their values
     limits_ : Limits, the range of the encoded features as they were fitted; ``outside(X)`` marks rows beyond it
+    training_rows_ : TrainingRows, by which explanations know rows that were in the fit; None for a GPU and
+        for a stream
     encoder_ : TableEncoder, from the table to the columns of ``spline_``
+    loss_ : ResponseLoss, the loss with its parameters
+    calibration_ : Calibration, with ``cv`` and one response: the scores of out-of-fold rows that ``predict_interval``
+        goes by
+    deviance_, null_deviance_ : float, of the training rows: what ``loss`` makes small, and that of the best constant
     fit_ : SplineFit, the whole record: ``spline``, ``knots``, ``quality``, ``coordinates`` (means and stds) and
         ``selection`` (the forward pass and what pruning kept) in the data's units of measurement, ``standardised`` in
-        those of the search
+        those of the search. With another loss than squared errors a ResponseFit; its ``search`` is that SplineFit, and
+        so are ``gcv_``, ``grsq_``, ``rss_`` and ``rsq_``: those of the working response that found the terms
+    path_ : tuple of PathModel, the models of every size; ``plot_path()`` draws their errors
+    oof_prediction_ : (N,) or (N, p), with ``cv``: each row by the folds that held it out, NaN for rows that none did,
+        those of weight zero among them
+    fold_splines_, fold_rows_ : with ``cv``, each fold's spline of the chosen size, of the encoded features and on the
+        scale of the link as ``spline_`` is, and the rows it held out
+    fold_encoders_ : with ``cv``, each fold's encoder; None where no column is learned from the response: then
+        ``encoder_`` is the one of all folds
+    cv_results_ : dict of arrays, with ``cv``, an entry for each degree and size that was tried: ``degree``, ``size``,
+        ``penalty`` (the smallest at which GCV would have chosen the size, NaN if there is none), ``mean_error`` and
+        ``standard_error`` of the held-out rows, ``fold_errors`` (·, folds)
 
     Notes
     -----
@@ -108,8 +184,10 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **MarsBase._parameter_constraints,
+        **StreamingMars._parameter_constraints,
         "scale_responses": ["boolean"],
+        **DECLARED_LOSS,
+        "knots": [Mapping, list, tuple, None],
     }
 
     def __init__(
@@ -131,55 +209,268 @@ class MarsRegressor(MultiOutputMixin, RegressorMixin, MarsBase):
         scale_responses: bool = False,
         missing: str = "indicator",
         extrapolate: str | None = None,
+        loss: str = "squared_error",
+        quantile: float | None = None,
+        power: float | None = None,
+        cv: Any = None,
+        knots: Mapping[str, ArrayLike] | Sequence[ArrayLike | None] | None = None,
+        monotonic_cst: ArrayLike | Mapping[str, int] | None = None,
     ) -> None:
         super().__init__(
             max_terms=max_terms, max_degree=max_degree, penalty=penalty, threshold=threshold, minspan=minspan,
             endspan=endspan, max_knots=max_knots, interaction=interaction, compat=compat, backend=backend,
             n_jobs=n_jobs, verbose=verbose, interacting=interacting, max_parents=max_parents, missing=missing,
-            extrapolate=extrapolate,
+            extrapolate=extrapolate, cv=cv, monotonic_cst=monotonic_cst,
         )  # fmt: skip
         self.scale_responses = scale_responses
+        self.loss = loss
+        self.quantile = quantile
+        self.power = power
+        self.knots = knots
 
-    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
+    def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None = None) -> None:
+        loss = response_loss(self.loss, self.quantile, self.power)
+        opened = open_source(X, y, sample_weight)
+        if opened is not None:
+            fit_regressor(self, opened)
+            return
+        if loss.name != "squared_error":
+            self._fit_loss(X, y, sample_weight, groups, loss)
+            return
         read = read_tensors if on_gpu(X) else _read_in_memory
         matrix, response, weights, kept, encoder = read(self, X, y, sample_weight)
+        self.training_rows_ = None if on_gpu(X) else TrainingRows.of(matrix, response, encoder)
         targets = response.reshape(len(response), -1)
+        if self.monotonic_cst is not None and targets.shape[1] > 1:
+            raise ValueError(f"monotonic_cst is for one response, got {targets.shape[1]}; fit a model for each")
         scaled = self.scale_responses and targets.shape[1] > 1
+        scale = None
         if scaled:
             scale = mean_and_std(in_memory(targets), in_memory(weights))[1]
             targets = targets / like(scale, targets)
-        if self.backend == "torch" and not on_gpu(X):
-            matrix, targets, weights = on_best_device(matrix, targets, weights)
+        self._flat_output = response.ndim == 1
+        folded: TrainingTable | None = None
+        if self.cv is not None:
+            if self.backend == "torch" or on_gpu(X):
+                raise DataError(
+                    "folds are fitted in memory, got cv with backend='torch' or a tensor on a GPU; choose "
+                    "backend='cpu' and pass X.cpu()"
+                )
+            rows = len(response) if kept is None else _num_samples(y)
+            by = Response(response.reshape(len(response), -1))
+            table = TrainingTable(X, y, groups, rows, kept, encoder, matrix, by, weights)
+            fitted = self._fit_folds(table, targets, scale)
+            folded = table
+        else:
+            if self.backend == "torch" and not on_gpu(X):
+                matrix, targets, weights = on_best_device(matrix, targets, weights)
+            with forward_progress(bool(self.verbose)) as report:
+                fitted = fit_spline(
+                    matrix,
+                    targets,
+                    weights=weights,
+                    names=encoder.feature_names,
+                    options=self._options(encoder),
+                    report=report,
+                )
+        if scale is not None:
+            fitted = in_own_units(fitted, scale)
+        fitted = replace(fitted, spline=replace(fitted.spline, parts=read_parts(encoder.parts, matrix)))
+        self.fit_: SplineFit | ResponseFit = at_rows(fitted, kept)
+        self.encoder_ = encoder.with_means(fitted.coordinates.x_centre)
+        if folded is not None and response.size == len(response):
+            self._conform(folded, response.reshape(-1))
+
+    def _fit_folds(self, table: TrainingTable, targets: Floats, scale: Floats | None) -> SplineFit:
+        """Choose degree and size by folds, then fit to all rows."""
+        options = self._options(table.encoder)
+        data, encoders = fold_data(table, targets, read_folds(self.cv, table))
+
+        def paths_of(degree: int) -> list[FoldPath]:
+            if degree == 1 and SharedFolds.suit(data, options):
+                return SharedFolds(data, options).paths
+            return fold_paths(data, replace(options, max_degree=degree))
+
+        choice = choose(paths_of, degrees_of(options, data.X[0].shape[1]))
+        fitted = fit_spline(
+            table.matrix,
+            targets,
+            weights=table.weights,
+            names=table.encoder.feature_names,
+            options=chosen_options(options, choice),
+        )
+        flat = self._flat_output
+
+        def predict(values: Floats) -> Floats:
+            return values if flat else values.reshape(len(values), -1)
+
+        set_fold_attributes_(self, table, data, encoders, choice, fitted, predict, scale)
+        return fitted
+
+    def _fit_loss(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None, groups: ArrayLike | None, loss: ResponseLoss
+    ) -> None:
+        """Fit by another loss than squared errors."""
+        if self.backend == "torch" or on_gpu(X):
+            raise DataError(
+                f"loss={self.loss!r} is fitted in memory, got backend='torch' or a tensor on a GPU; choose "
+                f"backend='cpu' and pass X.cpu()"
+            )
+        if self.monotonic_cst is not None:
+            raise ValueError(f"monotonic_cst is for loss='squared_error', got {self.loss!r}; leave one of the two out")
+        matrix, response, weights, kept, encoder = _read_in_memory(self, X, y, sample_weight)
+        self.training_rows_ = TrainingRows.of(matrix, response, encoder)
+        values = one_response(response, loss)
+        options, folded = self._options(encoder), None
+        if self.cv is not None:
+            rows = len(response) if kept is None else _num_samples(y)
+            by = Response(values[:, None])
+            table = TrainingTable(X, y, groups, rows, kept, encoder, matrix, by, weights)
+            data, encoders = fold_data(table, values[:, None], read_folds(self.cv, table))
+            choice = choose(
+                lambda degree: response_fold_paths(data, loss, replace(options, max_degree=degree)),
+                degrees_of(options, matrix.shape[1]),
+            )
+            options, folded = chosen_options(options, choice), (table, data, encoders, choice)
         with forward_progress(bool(self.verbose)) as report:
-            fitted = fit_spline(
+            fitted = fit_response(
                 matrix,
-                targets,
+                values,
+                loss,
                 weights=weights,
                 names=encoder.feature_names,
-                options=self._options(encoder),
+                options=options,
                 report=report,
             )
-        if scaled:
-            spline = fitted.spline
-            spline = replace(spline, intercept=spline.intercept * scale, coef=spline.coef * scale)
-            c = fitted.coordinates
-            c = replace(c, y_centre=c.y_centre * scale, y_scale=c.y_scale * scale)
-            fitted = replace(fitted, spline=spline, coordinates=c)
-        self.fit_ = at_rows(fitted, kept)
-        self.encoder_ = encoder.with_means(fitted.coordinates.x_centre)
+        spline = replace(fitted.spline, parts=read_parts(encoder.parts, matrix))
+        self.fit_ = replace(fitted, spline=spline, search=at_rows(fitted.search, kept))
+        self.encoder_ = encoder.with_means(fitted.search.coordinates.x_centre)
         self._flat_output = response.ndim == 1
+        if folded is not None:
+            flat = self._flat_output
 
+            def predict(eta: Floats) -> Floats:
+                found = fitted.loss.predict(eta)
+                return found if flat else found.reshape(len(found), -1)
+
+            set_fold_attributes_(self, *folded, fitted.search, predict)
+            self._conform(folded[0], values)
+
+    def _conform(self, table: TrainingTable, y: Floats) -> None:
+        """Set what intervals come from: the out-of-fold predictions of the rows kept, whose responses are y (N,)."""
+        matrix = np.asarray(table.matrix, dtype=np.float64)
+        unseen = np.asarray(self.oof_prediction_[table.numbers], dtype=np.float64).reshape(-1)
+        fitted = self.loss_.predict(self.spline_(matrix)).reshape(-1)
+        weights = np.ones(len(y)) if table.weights is None else np.asarray(table.weights, dtype=np.float64)
+        names = table.encoder.feature_names
+        folds = fold_of_rows(self, table)
+        self.calibration_ = calibrate_intervals(matrix, np.asarray(y), unseen, fitted, weights, names, folds)
+
+    def _fold_predictions(self, X: Any, matrix: Floats) -> Floats:
+        encoders = self.fold_encoders_
+        rows = [matrix if encoders is None else encoders[k].encode(X) for k in range(len(self.fold_splines_))]
+        found = [spline(own).reshape(-1) for spline, own in zip(self.fold_splines_, rows, strict=True)]
+        return self.loss_.predict(np.stack(found, axis=1))
+
+    @property
+    def loss_(self) -> ResponseLoss:  # type: ignore[override]
+        """The loss with its parameters."""
+        fitted = self._fitted
+        return fitted.loss if isinstance(fitted, ResponseFit) else SQUARED_ERROR
+
+    @property
+    def deviance_(self) -> float:
+        """Deviance of the training rows; the RSS for squared errors."""
+        fitted = self._fitted
+        return fitted.deviance if isinstance(fitted, ResponseFit) else self.rss_
+
+    @property
+    def null_deviance_(self) -> float:
+        """Deviance of the best constant."""
+        fitted = self._fitted
+        if isinstance(fitted, ResponseFit):
+            return fitted.null_deviance
+        return self.rss_ / (1 - self.rsq_) if self.rsq_ < 1 else float("nan")
+
+    @lazy_on_dask
     def predict(self, X: Any) -> Floats:
-        """Evaluate the spline: (N, d) → (N,) or (N, p), as y was; a tensor of a GPU gives a tensor there."""
+        """Predict the mean of y, or its quantile: (N, d) → (N,) or (N, p), as y was.
+
+        A tensor of a GPU gives one, a collection of Dask an array of Dask.
+        """
         if on_gpu(X):
             found: Any = predict_tensor(self, X)
             return found[:, 0] if self._flat_output else found
         matrix = read_table(self, X)
-        values = self.spline_(matrix)
+        values = self.loss_.predict(self.spline_(matrix))
         return values if self._flat_output else values.reshape(len(values), -1)
 
+    @checked(draws=whole(2), blocks=whole(2), coverage=number(0, 1), points=whole(2), random_state=whole(0))
+    def stability(
+        self,
+        X: Any,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        draws: int = 100,
+        blocks: int = 20,
+        coverage: float = 0.9,
+        points: int = 41,
+        random_state: int = 0,
+    ) -> Stability:
+        """Fit the model again to blocks of rows drawn with replacement: how often columns enter, and bands of curves.
+
+        Rows that follow each other are a block, as in a series; shuffle them first where their order means nothing. All
+        draws come from one pass over the rows, of additive models with at most 63 knots a column; the size is GCV's, or
+        the one that ``cv`` chose. The model itself stays as it is.
+
+        Parameters
+        ----------
+        X, y, sample_weight : the training rows
+        draws, blocks : how many fits, and of how many blocks
+        coverage : share of the draws' curves that lie within a band, at each point
+        points : of a curve, at quantiles of its column
+        random_state : seed of the draws
+
+        Returns
+        -------
+        Stability, with ``frequencies`` (by column), ``sizes`` (draws,) and ``bands`` (by encoded feature)
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import knotwork as kw
+        >>> X = np.random.default_rng(0).normal(size=(500, 3))
+        >>> y = np.abs(X[:, 0]) + np.random.default_rng(1).normal(size=500)
+        >>> found = kw.MarsRegressor().fit(X, y).stability(X, y, draws=50)
+        >>> found.frequencies["x0"], found.bands["x0"].lower.shape
+        (1.0, (41, 1))
+        """
+        self._require_free("stability looks at fits of parts of the rows")
+        return stability_of(
+            self, X, y, sample_weight, draws=draws, blocks=blocks, coverage=coverage, points=points, seed=random_state
+        )
+
+    def _options(self, encoder: TableEncoder) -> FitOptions:
+        options = super()._options(encoder)
+        return options if self.knots is None else replace(options, knots=given_knots(self.knots, encoder))
+
     def _summarise(self) -> str:
+        if isinstance(self.fit_, ResponseFit):
+            return summarise_response(self.fit_, self.encoder_)
         return summarise(self.fit_, self.encoder_)
+
+
+def in_own_units(fitted: SplineFit, scale: Floats) -> SplineFit:
+    """Write a fit to responses that were divided by ``scale`` (p,) in their own units; its quality stays as it is."""
+    spline, c, path = fitted.spline, fitted.coordinates, fitted.path
+    assert path is not None
+    return replace(
+        fitted,
+        spline=replace(spline, intercept=spline.intercept * scale, coef=spline.coef * scale),
+        coordinates=replace(c, y_centre=c.y_centre * scale, y_scale=c.y_scale * scale),
+        path=replace(path, units=replace(path.units, y_scale=path.units.y_scale / scale)),
+    )
 
 
 def _read_in_memory(model: MarsRegressor, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> tuple[Any, ...]:

@@ -14,6 +14,7 @@ from knotwork.arrays import CHUNK, Floats
 from knotwork.data.coordinates import Coordinates, value_and_std
 from knotwork.data.limits import range_of
 from knotwork.data.split import held_out, row_numbers
+from knotwork.data.training_rows import TrainingRows
 from knotwork.estimators.base import Estimator
 from knotwork.estimators.inputs import read_regression, read_table
 from knotwork.pwl.lattice import LatticePWL
@@ -62,6 +63,7 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         self.fit_ = PiecewiseFit(coordinates, tuple(sizes), tuple(errors))
         self.encoder_ = encoder.with_means(coordinates.x_centre)
         self.limits_ = range_of(matrix)
+        self.training_rows_ = TrainingRows.of(matrix, response, encoder)
         self._flat_output = response.ndim == 1
 
     def _fit_output(self, rows: Rows, held: NDArray[np.bool_], rules: FitRules) -> tuple[Any, list[int], list[float]]:

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from dataclasses import replace
+from typing import Any, ClassVar
 
+import torch
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
+from torch import nn
 
 from knotwork.arrays import Floats
+from knotwork.data.losses import SQUARED_ERROR, response_loss
 from knotwork.data.sample import Sample
 from knotwork.estimators.inputs import read_regression
+from knotwork.estimators.intervals import IntervalMixin, calibrate_intervals
+from knotwork.estimators.lazy import lazy_on_dask
+from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, one_response
 from knotwork.estimators.splinenet_base import Problem, SplineNetBase
-from knotwork.network.train.losses import SquaredError
+from knotwork.network.start.choose import THRESHOLD
+from knotwork.network.train.losses import Deviance, Loss, SquaredError
+from knotwork.spline.response import huber_width
 
 
-class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
+class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, SplineNetBase):
     """A ReLU network that starts as a spline fitted to the data and is trained on from there.
 
     Parameters
     ----------
-    hidden : tuple of int, default (128, 128)
-        Widths of the hidden layers.
+    hidden : tuple of int or "auto", default "auto"
+        Widths of the hidden layers; "auto" is (128, 128) for one network and (128, 128, 128) for each of several.
     start : "spline" or "random", default "spline"
         "random" starts the same network from Kaiming's initialisation instead, for comparison.
     activation : str or module, default "relu"
@@ -40,8 +50,9 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
         "auto" is 1e-3 or 1e-2, whichever spline is better on the validation rows.
     spline_fraction : float, default None
         Fit the spline to this share of the training rows and train the network on the others; None uses all for both.
-    epochs, batch_size, learning_rate, weight_decay : int, int, float, float
-        AdamW on mini-batches; the rate is the peak of a schedule with a linear warm-up and a half cosine.
+    epochs, batch_size, learning_rate, weight_decay : int, int or "auto", float, float
+        AdamW on mini-batches; the rate is the peak of a schedule with a linear warm-up and a half cosine. "auto" is 128
+        rows a batch, and up to 1024 where an epoch still has twenty batches.
     warmup : float, default 0.2
         Share of the steps before the peak.
     l1, dropout : float, default 0
@@ -77,17 +88,44 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     missing : "indicator" or "error", default "indicator"
         What to do about missing values. "indicator" fills them in, and columns that have some in training get a feature
         of their own, ``column is missing``; "error" refuses them.
+    n_members : int or "auto", default "auto"
+        Networks that are trained together and averaged; "auto" is 8, or 1 beyond 50 000 rows and with ``validation`` or
+        ``groups``, which are for a single network. One takes about half of the time. Each leaves out a fold of the
+        rows, which copies of a row never divide, so that every row trains all networks but one and has a prediction of
+        that one. Each starts as a spline of its own training rows, and some of those rows choose its degree and ridge,
+        ``validation_fraction`` of them. The epoch with the minimum mean of the folds' losses is kept, for all members.
+        With fewer distinct rows (or rows of some class) than members there are fewer members, and unless it is "auto" a
+        warning says so. Each member has the layers that ``hidden`` names. Every second one is trained with columns of
+        long tails scaled by median and interquartile range instead of mean and std.
+    loss, quantile, power : as in MarsRegressor
+        What training makes small. With "poisson", "gamma" and "tweedie" the network gives log(y), and ``predict`` its
+        exponential.
+    monotonic_cst : None
+        Monotone effects are for MarsRegressor and MarsClassifier, whose networks ``to_network`` makes; training does
+        not keep a network monotone, and anything but None is refused.
 
     Attributes
     ----------
     network_ : nn.Sequential, from the encoded raw features to the responses, fixed scaling at both ends; float32, or
-        float64 where responses lie further than 1e4 stds from zero or beyond 1e±30
-    spline_ : Spline, what the network computed at epoch 0 (None for a random start)
-    history_ : History, losses per epoch, beginning with epoch 0
+        float64 where responses lie further than 1e4 stds from zero or beyond 1e±30. Several members are side by side in
+        its layers, which are ``BlockLinear`` where each member reads its own units; ``to_network`` gives plain Linear
+        layers with all zeros
+    spline_ : Spline, what the network computed at epoch 0 (None for a random start): of several members the mean of
+        their splines, with all of their terms
+    history_ : History, losses per epoch, beginning with epoch 0: mean squared errors, or mean deviances of ``loss``; of
+        several members the mean of theirs
+    loss_ : ResponseLoss, the loss with its parameters
+    calibration_ : Calibration, the scores of rows not seen before that ``predict_interval`` goes by; None for several
+        responses
+    members_ : tuple of Member, each with ``spline``, ``coordinates``, ``start_network``, ``history`` and ``held_out``,
+        the numbers of the rows that it was not trained on
+    oof_prediction_ : (N,) or (N, p) as y was, the predictions for the training rows by members that were not trained on
+        them; NaN for rows of weight zero, and with a single network for all rows but the validation rows
     encoder_ : TableEncoder, from the table to the network's inputs
     start_network_ : nn.Sequential, ``network_`` before training
     coordinates_ : Coordinates, the means and stds that training standardised by
     limits_ : Limits, the range of the encoded features as they were trained on; ``outside(X)`` marks rows beyond it
+    training_rows_ : TrainingRows, by which explanations know rows that were in the fit, validation rows included
 
     Examples
     --------
@@ -98,13 +136,86 @@ class SplineNetRegressor(MultiOutputMixin, RegressorMixin, SplineNetBase):
     True
     """
 
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **SplineNetBase._parameter_constraints,
+        **DECLARED_LOSS,
+    }
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] | str = "auto",
+        start: str = "spline",
+        activation: str | nn.Module = "relu",
+        fill: str = "random",
+        max_terms: int | None = None,
+        max_degree: int | str = "auto",
+        penalty: float | None = None,
+        threshold: float = THRESHOLD,
+        ridge: float | str = "auto",
+        spline_fraction: float | None = None,
+        epochs: int = 100,
+        batch_size: int | str = "auto",
+        learning_rate: float = 1e-2,
+        weight_decay: float = 1e-2,
+        warmup: float = 0.2,
+        l1: float = 0.0,
+        dropout: float = 0.0,
+        validation_fraction: float = 0.15,
+        patience: int | None = 30,
+        setback: float | None = 0.05,
+        average: float = 10.0,
+        device: str | torch.device | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        random_state: int | None = None,
+        n_jobs: int | None = None,
+        verbose: int = 0,
+        missing: str = "indicator",
+        extrapolate: str = "clip",
+        validation: Any = None,
+        n_members: int | str = "auto",
+        loss: str = "squared_error",
+        quantile: float | None = None,
+        power: float | None = None,
+        monotonic_cst: Any = None,
+    ) -> None:
+        super().__init__(
+            hidden=hidden, start=start, activation=activation, fill=fill, max_terms=max_terms, max_degree=max_degree,
+            penalty=penalty, threshold=threshold, ridge=ridge, spline_fraction=spline_fraction, epochs=epochs,
+            batch_size=batch_size, learning_rate=learning_rate, weight_decay=weight_decay, warmup=warmup, l1=l1,
+            dropout=dropout, validation_fraction=validation_fraction, patience=patience, setback=setback,
+            average=average, device=device, checkpoint=checkpoint, random_state=random_state, n_jobs=n_jobs,
+            verbose=verbose, missing=missing, extrapolate=extrapolate, validation=validation,
+            n_members=n_members, monotonic_cst=monotonic_cst,
+        )  # fmt: skip
+        self.loss = loss
+        self.quantile = quantile
+        self.power = power
+
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Problem:
+        loss = response_loss(self.loss, self.quantile, self.power)
         matrix, response, weight, kept, encoder = read_regression(self, X, y, sample_weight)
         rows = Sample(matrix, response.reshape(len(response), -1), weight)
-        flat = {"_flat_output": response.ndim == 1}
-        return Problem(rows, kept, sample_weight is not None, encoder, SquaredError(), flat)
+        weighted = sample_weight is not None
+        goal: Loss = SquaredError()
+        if loss != SQUARED_ERROR:
+            values = one_response(response, loss)
+            if loss.name == "huber":
+                loss = replace(loss, width=huber_width(matrix, values, weight if weighted else None))
+            goal = Deviance(loss)
+        return Problem(rows, kept, weighted, encoder, goal, {"_flat_output": response.ndim == 1, "loss_": loss})
 
+    @lazy_on_dask
     def predict(self, X: Any) -> Floats:
-        """Run the network: (N, d) → (N,) or (N, p), as y was."""
-        values = self._run(X)
-        return values[:, 0] if self._flat_output else values
+        """Predict the mean of y, or its quantile, by the network: (N, d) → (N,) or (N, p), as y was."""
+        return self._predicted(self._run(X))
+
+    def _predicted(self, outputs: Floats) -> Floats:
+        predicted = self.loss_.predict(outputs)
+        return predicted[:, 0] if self._flat_output else predicted
+
+    def _conform(self, problem: Problem, unseen: Floats, fitted: Floats) -> None:
+        rows, self.calibration_ = problem.rows, None
+        if rows.y.shape[1] == 1:
+            self.calibration_ = calibrate_intervals(
+                rows.X, rows.y[:, 0], unseen.reshape(-1), fitted.reshape(-1), rows.weight, problem.encoder.feature_names
+            )

@@ -19,13 +19,16 @@ from knotwork.data.learn import learn_table
 from knotwork.data.sample import Sample
 from knotwork.errors import DataError
 from knotwork.estimators.inputs import check_training_table, class_response, read_classes, read_labels, read_weights
-from knotwork.estimators.logits import LogitMixin
+from knotwork.estimators.intervals import SetMixin, calibrate_sets
+from knotwork.estimators.lazy import lazy_on_dask
+from knotwork.estimators.logits import LogitMixin, probabilities_of
 from knotwork.estimators.splinenet_base import Problem, SplineNetBase
 from knotwork.network.start.choose import THRESHOLD
 from knotwork.network.train.losses import LogLoss
+from knotwork.spline.temperature import calibration_error, fit_temperature
 
 
-class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
+class SplineNetClassifier(SetMixin, LogitMixin, ClassifierMixin, SplineNetBase):
     """A ReLU network whose logits start as those of a spline fitted to the classes, trained on by cross-entropy.
 
     For two classes the network has one output, the log-odds of ``classes_[1]``; for K > 2 it has K, one per class.
@@ -34,8 +37,9 @@ class SplineNetClassifier(LogitMixin, ClassifierMixin, SplineNetBase):
     ----------
     hidden, start, activation, fill, spline_fraction, epochs, batch_size, learning_rate, dropout,
     validation_fraction, patience, setback, average, device, checkpoint, random_state, n_jobs, verbose, extrapolate, \
-validation
-        As in SplineNetRegressor. A splitter must leave training rows of every class.
+validation, n_members, monotonic_cst
+        As in SplineNetRegressor. A splitter must leave training rows of every class. Members average their logits; each
+        fold has its share of every class.
     weight_decay : float, default 0.3
         As in SplineNetRegressor, but larger: labels carry less information than numbers, and overconfident logits are
         costly.
@@ -59,6 +63,10 @@ validation
         Weight of each class, on top of ``sample_weight``, in the spline, in training and on the validation rows.
     missing : "indicator" or "error", default "indicator"
         As in MarsRegressor.
+    calibrate : bool, default False
+        Divide all logits by one temperature, that of minimum log-loss on the rows that the network was not trained on:
+        its validation rows, or all rows with several members. The classes predicted stay, and the network stays exact:
+        the temperature is part of its output layer.
 
     Attributes
     ----------
@@ -68,7 +76,12 @@ validation
     start_network_ : nn.Sequential, ``network_`` before training
     coordinates_ : Coordinates, the means and stds that training standardised by
     limits_ : as in SplineNetRegressor
-    history_ : History, mean log-losses per epoch, beginning with epoch 0
+    training_rows_ : TrainingRows, by which explanations know rows that were in the fit, validation rows included
+    history_ : History, mean log-losses per epoch, beginning with epoch 0; before any temperature
+    temperature_ : float, what ``calibrate`` divided the logits by, 1 without it
+    calibration_error_ : float, the expected calibration error on the rows that the network was not trained on: the mean
+        of |share of right answers − confidence| over 15 bins of equal weight; None without such rows
+    calibration_ : Calibration, the scores of those rows that ``predict_set`` goes by
     encoder_ : TableEncoder, from the table to the network's inputs
 
     Examples
@@ -85,11 +98,12 @@ validation
         **SplineNetBase._parameter_constraints,
         "label_smoothing": [Interval(Real, 0, 1, closed="left")],
         "class_weight": [dict, StrOptions({"balanced"}), None],
+        "calibrate": ["boolean"],
     }
 
     def __init__(
         self,
-        hidden: tuple[int, ...] = (128, 128),
+        hidden: tuple[int, ...] | str = "auto",
         start: str = "spline",
         activation: str | nn.Module = "relu",
         fill: str = "random",
@@ -100,7 +114,7 @@ validation
         ridge: float | str = "auto",
         spline_fraction: float | None = None,
         epochs: int = 100,
-        batch_size: int = 128,
+        batch_size: int | str = "auto",
         learning_rate: float = 1e-2,
         weight_decay: float = 0.3,
         warmup: float = 0.1,
@@ -120,6 +134,9 @@ validation
         missing: str = "indicator",
         extrapolate: str = "clip",
         validation: Any = None,
+        n_members: int | str = "auto",
+        calibrate: bool = False,
+        monotonic_cst: Any = None,
     ) -> None:
         super().__init__(
             hidden=hidden, start=start, activation=activation, fill=fill, max_terms=max_terms, max_degree=max_degree,
@@ -128,9 +145,11 @@ validation
             dropout=dropout, validation_fraction=validation_fraction, patience=patience, setback=setback,
             average=average, device=device, checkpoint=checkpoint, random_state=random_state, n_jobs=n_jobs,
             verbose=verbose, missing=missing, extrapolate=extrapolate, validation=validation,
+            n_members=n_members, monotonic_cst=monotonic_cst,
         )  # fmt: skip
         self.label_smoothing = label_smoothing
         self.class_weight = class_weight
+        self.calibrate = calibrate
 
     def _read(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> Problem:
         X, count = check_training_table(self, X)
@@ -156,7 +175,31 @@ validation
                 f"choose another split (StratifiedShuffleSplit, say), or leave that class out"
             )
 
+    @lazy_on_dask
     def decision_function(self, X: Any) -> Floats:
         """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""
         logits = self._run(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits
+
+    def _predicted(self, outputs: Floats) -> Floats:
+        return probabilities_of(outputs[:, 0] if outputs.shape[1] == 1 else outputs)
+
+    def _output_factor(self, problem: Problem, unseen: Floats) -> float:
+        self.temperature_ = 1.0
+        known = ~np.isnan(unseen).any(axis=1)
+        if self.calibrate:
+            if not known.any():
+                raise DataError(
+                    "calibrate=True needs rows that the network has not seen, there are none; collect more rows, or "
+                    "pass calibrate=False"
+                )
+            logits = unseen[known]
+            logits = np.column_stack([np.zeros(len(logits)), logits]) if logits.shape[1] == 1 else logits
+            self.temperature_ = fit_temperature(logits, problem.rows.y[known], problem.rows.weight[known])
+        return 1 / self.temperature_
+
+    def _conform(self, problem: Problem, unseen: Floats, fitted: Floats) -> None:
+        codes, weight = problem.rows.y, problem.rows.weight
+        self.calibration_ = calibrate_sets(unseen, codes, weight)
+        known = ~np.isnan(unseen).any(axis=1)
+        self.calibration_error_ = calibration_error(unseen[known], codes[known], weight[known]) if known.any() else None

@@ -10,10 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from knotwork.arrays import Floats
+from knotwork.data.links import link_named
 from knotwork.data.table import TableEncoder
 from knotwork.printable import printable
+from knotwork.spline.fit import chosen_degree
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Spline, hinges_of
+from knotwork.spline.response import ResponseFit
 from knotwork.spline.result import SplineFit
 
 # Classes whose coefficients are shown side by side; more would not fit on a line.
@@ -31,6 +34,21 @@ def summarise(fit: SplineFit, encoder: TableEncoder) -> str:
     return _text(fit.spline, fit, encoder, headers, "RSS without it", fit.term_costs, [quality])
 
 
+def summarise_response(fit: ResponseFit, encoder: TableEncoder) -> str:
+    """Return the same for another loss than squared errors: the costs are in deviance, the spline is of the link."""
+    loss = fit.loss
+    share = f"{1 - fit.deviance / fit.null_deviance:.4f}" if fit.null_deviance > 0 else "nothing to explain"
+    about = {"quantile": f" of the quantile {loss.quantile:g}", "tweedie": f" of power {loss.power:g}"}
+    quality = [
+        f"loss {loss.name}{about.get(loss.name, '')}, the spline is that of {link_named(loss.link, 'y')}",
+        f"deviance {fit.deviance:.6g}   of the best constant {fit.null_deviance:.6g}   D² {share}",
+        f"GCV {fit.search.quality.gcv:.6g} and R² {fit.search.quality.rsq:.4f} of the working response that found the "
+        f"terms",
+    ]
+    header = "coefficient" if loss.link == "identity" else link_named(loss.link, "y")
+    return _text(fit.spline, fit.search, encoder, [header], "deviance without it", fit.term_costs, quality)
+
+
 def summarise_classes(fit: ClassFit, encoder: TableEncoder, classes: Sequence[str]) -> str:
     """Return the same for logits: the coefficients are those of the classes, the costs are in deviance."""
     headers = [f"log-odds of {classes[1]}"] if len(classes) == 2 else list(classes)
@@ -43,9 +61,12 @@ def summarise_classes(fit: ClassFit, encoder: TableEncoder, classes: Sequence[st
 
 
 def _held(spline: Spline, encoder: TableEncoder) -> str:
-    """Say where the features of a spline's terms are held."""
+    """Say where the numbers in a spline's terms are held; nothing of indicators, which are 0 or 1."""
     assert spline.limits is not None
-    used = sorted({f for term in spline.terms for f in term.features})
+    numbers = encoder.numbers
+    used = sorted({f for term in spline.terms for f in term.features} & set(numbers))
+    if not used:
+        return ""
     lower, upper = spline.limits.lower, spline.limits.upper
     ranges = [
         f"{printable(spline.feature_names[f])} "
@@ -53,7 +74,7 @@ def _held(spline: Spline, encoder: TableEncoder) -> str:
         for f in used[:MAX_HELD]
     ]
     more = f" and {len(used) - MAX_HELD} more" if len(used) > MAX_HELD else ""
-    return f"Held at these limits beyond them: {', '.join(ranges)}{more}."
+    return f"Values beyond these limits count as the limits: {', '.join(ranges)}{more}."
 
 
 def _text(
@@ -80,9 +101,9 @@ def _text(
         return [f"{betas[largest]:.6g}", printable(headers[largest])]
 
     table.add_row("(intercept)", "", *cells(spline.intercept), "")
-    for term, betas, cost in zip(spline.terms, spline.coef, costs, strict=True):
+    for text, term, betas, cost in zip(spline.term_texts(), spline.terms, spline.coef, costs, strict=True):
         table.add_row(
-            printable(term.describe(spline.feature_names)),
+            text,
             ", ".join(encoder.value_text(h.feature, h.knot) for h in hinges_of(term)) or "linear",
             *cells(betas),
             f"+{cost:.4g}",
@@ -103,11 +124,11 @@ def _text(
         f"{selection.observations:g} observations, penalty {selection.penalty:g}, "
         f"minspan {selection.spans.minspan}, endspan {selection.spans.endspan}"
     )
-    if spline.limits is not None and spline.terms:
-        console.print(_held(spline, encoder))
+    if spline.limits is not None and (held := _held(spline, encoder)):
+        console.print(held)
     if selection.gcv_by_degree:
         tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(selection.gcv_by_degree, start=1))
-        chosen = 1 + int(np.argmin(np.abs(np.array(selection.gcv_by_degree) - search.quality.gcv)))
+        chosen = chosen_degree(selection.gcv_by_degree)
         console.print(f"Degree {chosen} was chosen by GCV: {tried}; a higher degree must gain 1 %.")
     console.print(f"The forward pass stopped because {selection.stopped}.")
     for note in encoder.notes:

@@ -47,7 +47,7 @@ def epoch_seconds(make: Callable[[], nn.Sequential], data: Split, plan: Plan, re
     options = options_of(plan, 1e-3, EPOCHS)
 
     def epochs() -> float:
-        seconds = fit_network(make(), training, validation, options, seed=0).seconds
+        seconds = fit_network(make(), training, validation, options, seed=0).history.seconds
         return min(np.diff(seconds))
 
     return min(epochs() for _ in range(repeats))
@@ -107,7 +107,7 @@ def fit_growth(plan: Plan, where: str) -> dict[str, Any]:
             size = {**base, name: value}
             rows = additive(size["n"], size["d"])
             # Without a threshold the forward pass takes all the terms it may.
-            options = FitOptions(max_terms=size["m"], threshold=0.0, threads=1)
+            options = FitOptions(max_terms=size["m"], threshold=0.0, threads=1, spacing="free")
             fitted = fit_spline(rows.x, rows.y, options=options)
             took = min_seconds(partial(fit_spline, rows.x, rows.y, options=options), max(3, plan.repeats // 3))
             # The spans allow so many knots; the fit prices no more than its maximum.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def small_spline(data: str, terms: int) -> Spline:
     """Fit a spline of a handful of terms, in the units of the data."""
     x, y, names = load_matrix(data)
-    return fit_spline(x, y, names=names, options=FitOptions(max_terms=terms, threads=1)).spline
+    return fit_spline(x, y, names=names, options=FitOptions(max_terms=terms, threads=1, spacing="free")).spline
 
 
 def structure(path: Path, data: str) -> list[Path]:

@@ -131,7 +131,7 @@ def train_through(net: nn.Sequential, data: Split, options: TrainOptions, seed: 
 
     history = fit_network(
         net, standardised(data.train), standardised(data.validation), options, seed=seed, unit=unit, report=report
-    )
+    ).history
     errors = squared_errors(after, testing).numpy().astype(np.float64) * unit
     return Trained(before, after, history.train_loss, history.validation_loss, test, errors)
 

@@ -23,7 +23,7 @@ def errors(plan: Plan, data: str, seed: int) -> dict[str, Any]:
 
     rows = split(data, seed)
     x, y = np.concatenate([rows.train.x, rows.validation.x]), np.concatenate([rows.train.y, rows.validation.y])[:, 0]
-    spline = fit_spline(x, y[:, None], options=FitOptions(threads=1)).spline
+    spline = fit_spline(x, y[:, None], options=FitOptions(threads=1, spacing="free")).spline
     models = {
         "linear regression": LinearRegression(),
         "gradient boosting": HistGradientBoostingRegressor(learning_rate=0.05, max_iter=150, random_state=seed),

@@ -16,6 +16,7 @@ from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.effects import background
 from knotwork.explanation.subject import Rows, Subject, codes_of, matrix_of, parts_of
+from knotwork.explanation.usage import usage, without_rounding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,7 +28,7 @@ class Contributions:
 
     columns, outputs : names; base : (p,) mean prediction over the background
     values : (N, columns, p) of each column alone; interactions : name → (N, p) of columns together
-    prediction : (N, p)
+    prediction : (N, p), on the scale of the link, as all parts are; response : (N, p) predictions of y itself
     """
 
     columns: tuple[str, ...]
@@ -36,15 +37,31 @@ class Contributions:
     values: Floats
     interactions: dict[str, Floats]
     prediction: Floats
+    response: Floats
 
-    def to_frame(self, output: int = 0) -> pd.DataFrame:
-        """Return the parts of one output as a frame: a row per row, the base first and the prediction last."""
+    def to_frame(self, output: int | str = 0) -> pd.DataFrame:
+        """Return the parts of one output as a frame: a row per row, the base first and the prediction last.
+
+        output : its number or its name, "centred logit of virginica" or "virginica" for a class. The name is
+            that of the frame's columns. Behind a link one column more, ``response``, has predictions of y itself
+        """
         import pandas as pd
 
+        if isinstance(output, str):
+            output = self._place(output)
         parts = {"(mean prediction)": np.full(len(self.values), self.base[output])}
         parts |= {name: self.values[:, c, output] for c, name in enumerate(self.columns)}
         parts |= {name: part[:, output] for name, part in self.interactions.items()}
-        return pd.DataFrame(parts | {"prediction": self.prediction[:, output]})
+        parts["prediction"] = self.prediction[:, output]
+        if self.response is not self.prediction:
+            parts["response"] = self.response[:, output]
+        return pd.DataFrame(parts).rename_axis(columns=self.outputs[output])
+
+    def _place(self, name: str) -> int:
+        for k, own in enumerate(self.outputs):
+            if name == own or own.endswith(f"logit of {name}") or own.endswith(f"log-odds of {name}"):
+                return k
+        raise DataError(f"output must be one of {', '.join(map(repr, self.outputs))}, got {name!r}")
 
 
 def contributions(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
@@ -75,7 +92,7 @@ def _spline_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contri
             interactions[name] = interactions.get(name, 0.0) + part
     base = spline.intercept + means @ spline.coef
     prediction = subject.evaluate_spline(matrix)
-    return Contributions(subject.columns, subject.output_names, base, values, interactions, prediction)
+    return _parts(subject, base, values, interactions, prediction)
 
 
 def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contributions:
@@ -86,15 +103,23 @@ def _network_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contr
     around = background(subject, rows)
     codes = codes_of(subject.parts, matrix)
     base = subject.evaluate_network(matrix_of(subject.parts, around)).mean(axis=0)
-    values = np.empty((len(matrix), codes.shape[1], len(subject.output_names)))
-    for c in range(codes.shape[1]):
+    prediction = subject.evaluate_network(matrix)
+    size = float(np.abs(prediction).max(initial=np.abs(base).max(initial=0.0)))
+    values = np.zeros((len(matrix), codes.shape[1], len(subject.output_names)))
+    for c in np.flatnonzero(usage(subject).model):
         # Rows often share a value: each distinct one is evaluated once.
         distinct, place = np.unique(codes[:, c], return_inverse=True)
         for k, value in enumerate(distinct):
             moved = around.copy()
             moved[:, c] = value
             mean = subject.evaluate_network(matrix_of(subject.parts, moved)).mean(axis=0)
-            values[place == k, c] = mean - base
-    prediction = subject.evaluate_network(matrix)
-    rest = prediction - base - values.sum(axis=1)
-    return Contributions(subject.columns, subject.output_names, base, values, {"interaction": rest}, prediction)
+            values[place == k, c] = without_rounding(mean - base, size)
+    rest = without_rounding(prediction - base - values.sum(axis=1), size)
+    return _parts(subject, base, values, {"interaction": rest}, prediction)
+
+
+def _parts(
+    subject: Subject, base: Floats, values: Floats, interactions: dict[str, Floats], prediction: Floats
+) -> Contributions:
+    response = prediction if subject.link == "identity" else subject.response(prediction)
+    return Contributions(subject.columns, subject.output_names, base, values, interactions, prediction, response)

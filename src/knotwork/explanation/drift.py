@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Share of the maximum strength above which an input that was silent counts as awake.
 AWAKE = 0.01
-# Strength that is rounding, as a share of the maximum.
+# Strengths and changes that are rounding, as a share of the maximum: networks may be kept in single precision.
 SILENT = 1e-6
 
 
@@ -46,6 +46,11 @@ class Drift:
     layers: pd.DataFrame
     before: tuple[Floats, ...]
     after: tuple[Floats, ...]
+
+    @property
+    def changed(self) -> bool:
+        """Whether any weight or bias moved by more than rounding."""
+        return bool((self.layers["change"] > 0).any() or (self.units["change"] > 0).any())
 
 
 def standardised_layers(chain: Chain, coordinates: Coordinates) -> list[tuple[Floats, Floats]]:
@@ -75,7 +80,7 @@ def drift(subject: Subject) -> Drift:
             f"it was fitted"
         )
     before = standardised_layers(subject.start, subject.coordinates)
-    after = standardised_layers(subject.network, subject.coordinates)
+    after = _without_rounding(before, standardised_layers(subject.network, subject.coordinates))
     inputs_before, units_before = strengths([w for w, _ in before])
     inputs_after, units_after = strengths([w for w, _ in after])
     strongest = max(float(inputs_before.max(initial=0)), float(inputs_after.max(initial=0)))
@@ -106,6 +111,18 @@ def drift(subject: Subject) -> Drift:
         before=tuple(w for w, _ in before),
         after=tuple(w for w, _ in after),
     )
+
+
+def _without_rounding(
+    before: list[tuple[Floats, Floats]], after: list[tuple[Floats, Floats]]
+) -> list[tuple[Floats, Floats]]:
+    """Return the later weights and biases, those of the start where they differ from them by rounding alone."""
+    kept = []
+    for old, new in zip(before, after, strict=True):
+        size = max(float(np.abs(values).max(initial=0.0)) for values in (*old, *new))
+        weight, bias = (np.where(np.abs(n - o) <= SILENT * size, o, n) for o, n in zip(old, new, strict=True))
+        kept.append((weight, bias))
+    return kept
 
 
 def _describe(subject: Subject, unit: int) -> str:

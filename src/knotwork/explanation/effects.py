@@ -7,7 +7,6 @@ local effects move each row only within its neighbourhood, for columns that hang
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.data.columns.part import Part
 from knotwork.errors import DataError
+from knotwork.explanation.bands import Band, Function, OtherFits, band_of, fits_of
 from knotwork.explanation.subject import Rows, Subject, codes_of, matrix_of, parts_of, sources
+from knotwork.explanation.usage import Usage, flat_where_rounding, usage
 from knotwork.spline.model import hinges_of
 
 if TYPE_CHECKING:
     import pandas as pd
-
-Function = Callable[[Floats], Floats]
 
 # Rows that a curve is a mean over: enough for a line in a picture, few enough for a network and many columns.
 BACKGROUND = 256
@@ -53,6 +52,10 @@ class Effect:
     edges, counts : histogram of the data, (B + 1,) and (B,); for categories the counts of each; None without data
     missing : what a missing number does, None for columns without gaps
     part : how its values are shown: those of dates as dates, say
+    binary : whether the data have only 0 and 1 in it; the grid is then these two, and pictures show two bars
+    used_by_spline, used_by_network : whether a term, or a path of weights, has the column at all; curves of what does
+        not are exactly zero
+    band : the range of the curve over ensemble members or folds, None for a single fit
     """
 
     column: str
@@ -66,6 +69,15 @@ class Effect:
     counts: NDArray[np.int64] | None = None
     missing: Missing | None = None
     part: Part | None = None
+    binary: bool = False
+    used_by_spline: bool = True
+    used_by_network: bool = True
+    band: Band | None = None
+
+    @property
+    def used(self) -> bool:
+        """Whether the model uses the column: its network where it has one, or its spline."""
+        return self.used_by_network if self.network is not None else self.used_by_spline
 
     @property
     def size(self) -> float:
@@ -125,30 +137,51 @@ def effects(subject: Subject, rows: Rows | None, curves: str = "partial") -> dic
     if curves not in CURVES:
         raise DataError(f"curves must be one of {', '.join(CURVES)}, got {curves!r}")
     around = background(subject, rows)
-    return {name: _effect(subject, rows, around, c, curves) for c, name in enumerate(subject.columns)}
+    used, others = usage(subject), fits_of(subject)
+    return {name: _effect(subject, rows, around, c, curves, used, others) for c, name in enumerate(subject.columns)}
 
 
-def _effect(subject: Subject, rows: Rows | None, around: Floats, c: int, curves: str) -> Effect:
+def _effect(
+    subject: Subject,
+    rows: Rows | None,
+    around: Floats,
+    c: int,
+    curves: str,
+    used: Usage,
+    others: OtherFits | None,
+) -> Effect:
     part = subject.parts[c]
     knots = column_knots(subject, c)
     grid = _grid(subject, rows, c, knots)
     # A missing number is one more point of the curve.
     points = grid if part.fill is None else np.append(grid, np.nan)
 
-    def curve(function: Function) -> Floats:
+    def curve(function: Function, is_used: bool = True) -> Floats:
+        if not is_used:
+            return np.zeros((len(points), len(subject.output_names)))
         found = partial(function, subject, around, c, points)
         if curves == "accumulated" and part.categories is None and rows is not None:
             found[: len(grid)] = _accumulated(function, subject, rows.codes, c, grid)
         return found
 
     edges = counts = None
+    binary = part.categories is None and grid.tolist() == [0.0, 1.0]
     present = None if rows is None else rows.codes[~np.isnan(rows.codes[:, c]), c]
-    if present is not None and part.categories is not None:
+    if present is not None and (part.categories is not None or binary):
         counts = np.array([(present == g).sum() for g in grid])
     elif present is not None and present.size:
         counts, edges = _histogram(present)
-    spline = curve(subject.evaluate_spline) if subject.spline is not None else None
-    network = curve(subject.evaluate_network) if subject.network is not None else None
+    by_spline = used.spline is not None and bool(used.spline[c])
+    by_network = used.network is not None and bool(used.network[c])
+    spline = curve(subject.evaluate_spline, by_spline) if subject.spline is not None else None
+    band = network = None
+    if others is not None:
+        fits = curve(others.function).reshape(len(points), others.count, -1)
+        band = band_of(fits[: len(grid)], others.what)
+        if others.averaged and by_network:
+            network = fits.mean(axis=1)
+    if subject.network is not None and network is None:
+        network = curve(subject.evaluate_network, by_network)
     missing = None
     if part.fill is not None:
         count = None if rows is None or present is None else len(rows) - len(present)
@@ -165,6 +198,10 @@ def _effect(subject: Subject, rows: Rows | None, around: Floats, c: int, curves:
         counts=counts,
         missing=missing,
         part=part,
+        binary=binary,
+        used_by_spline=by_spline,
+        used_by_network=by_network,
+        band=band,
     )
 
 
@@ -190,6 +227,8 @@ def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
     part = subject.parts[c]
     if part.categories is not None:
         return np.arange(len(part.categories), dtype=np.float64)
+    if rows is not None and part.plain and _is_binary(rows.codes[:, c], knots):
+        return np.array([0.0, 1.0])
     if rows is not None and not np.isnan(rows.codes[:, c]).all():
         low, high = np.nanmin(rows.codes[:, c]), np.nanmax(rows.codes[:, c])
     elif rows is not None:
@@ -207,6 +246,14 @@ def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:
     return np.unique(np.concatenate([spread, inside]))
 
 
+def _is_binary(values: Floats, knots: Floats) -> bool:
+    """Whether values are 0 and 1, both of them, with no bend in between."""
+    present = values[~np.isnan(values)]
+    if not present.size or present.min() != 0 or present.max() != 1 or ((knots > 0) & (knots < 1)).any():
+        return False
+    return bool(((present == 0) | (present == 1)).all())
+
+
 def _ends(subject: Subject, c: int) -> Floats:
     """Return the limits that a numeric column is held at, beyond which its curve is flat."""
     limits = [] if subject.spline is None else [subject.spline.limits]
@@ -221,7 +268,8 @@ def partial(function: Function, subject: Subject, around: Floats, c: int, grid: 
     codes[:, :, c] = grid[:, None]
     values = function(matrix_of(subject.parts, codes.reshape(-1, around.shape[1])))
     curve: Floats = values.reshape(len(grid), len(around), -1).mean(axis=1)
-    return curve - _mean_over(curve, grid, around[:, c], subject.parts[c].categories is None)
+    curve = curve - _mean_over(curve, grid, around[:, c], subject.parts[c].categories is None)
+    return flat_where_rounding(curve, float(np.abs(values).max(initial=0.0)))
 
 
 def _mean_over(curve: Floats, grid: Floats, values: Floats, numeric: bool) -> Floats:
@@ -250,13 +298,15 @@ def _accumulated(function: Function, subject: Subject, codes: Floats, c: int, gr
     bins = np.clip(np.searchsorted(edges, x, side="left") - 1, 0, len(edges) - 2)
     low, high = codes.copy(), codes.copy()
     low[:, c], high[:, c] = edges[bins], edges[bins + 1]
-    steps = function(matrix_of(subject.parts, high)) - function(matrix_of(subject.parts, low))
+    above, below = function(matrix_of(subject.parts, high)), function(matrix_of(subject.parts, low))
+    steps = above - below
     sums = np.zeros((len(edges) - 1, steps.shape[1]))
     np.add.at(sums, bins, steps)
     means = sums / np.maximum(np.bincount(bins, minlength=len(edges) - 1), 1)[:, None]
     heights = np.concatenate([np.zeros((1, steps.shape[1])), np.cumsum(means, axis=0)])
     curve = np.stack([np.interp(grid, edges, heights[:, k]) for k in range(heights.shape[1])], axis=1)
-    return curve - _mean_over(curve, grid, x, numeric=True)
+    curve = curve - _mean_over(curve, grid, x, numeric=True)
+    return flat_where_rounding(curve, float(np.abs(above).max(initial=0.0)))
 
 
 def surfaces(subject: Subject, rows: Rows | None) -> dict[tuple[str, str], Surface]:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from knotwork.arrays import Floats
+from knotwork.errors import KnotworkError
 from knotwork.explanation import contributions as parts
 from knotwork.explanation import drift as changes
 from knotwork.explanation import effects as curves_of
@@ -15,8 +17,10 @@ from knotwork.explanation import importances as measures
 from knotwork.explanation import knots as bends
 from knotwork.explanation import quality as errors
 from knotwork.explanation import sparsity as sizes
+from knotwork.explanation.basis import Basis, find_basis
+from knotwork.explanation.diagnostics import INTERVAL
 from knotwork.explanation.subject import Rows, Subject, read_model, read_rows
-from knotwork.parameters import Rule, checked, number, place, seed, shown, text, whole
+from knotwork.parameters import Rule, checked, number, place, seed, shown, switch, text, whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
-@checked(curves=text(), random_state=seed())
+@checked(curves=text(), random_state=seed(), held_out=switch().optional)
 def explain(
     model: Any,
     X: Any = None,
@@ -33,19 +37,23 @@ def explain(
     curves: str = "partial",
     random_start: Any = None,
     random_state: int | None = 0,
+    held_out: bool | None = None,
 ) -> Explanation:
     """Explain a model: on its own, on rows X, or on rows X with their responses y.
 
     Parameters
     ----------
     model : fitted estimator of knotwork, a Pipeline or TransformedTargetRegressor around one, or anything else that
-        ``to_network`` takes, or Sequential of Linear and activation. A model of log(y) is explained as such: curves and
-        errors are on the scale of log(y)
+        ``to_network`` takes, or Sequential of Linear and activation. A model of log(y) is explained as such: curves are
+        on the scale of log(y), and so are errors, unless the model was fitted by a loss of its own: then they are the
+        deviances of that loss, in y. Contributions have predictions on both scales
     X : table or array like the one that the model was fitted to; what needs rows says so when it is asked for
     y : (N,) or (N, p) responses, or classes; for errors and permutation importance
     curves : "partial" (mean over the rows) or "accumulated" (local effects, for columns that hang together)
     random_start : a fitted model to compare with, or True to fit the same estimator from a random start on X and y
     random_state : seed of the permutations
+    held_out : whether the rows were kept out of the fit, True or False. None finds out: a fit remembers its rows. All
+        errors say whether they are on training rows
 
     Examples
     --------
@@ -53,26 +61,40 @@ def explain(
     >>> X, y = kw.datasets.load_abalone()
     >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
     >>> explanation.importances.index[0]
-    'Shell weight'
+    'Whole weight'
+    >>> explanation.basis.name
+    'training rows'
     >>> row = explanation.contributions(X.head(1))
     >>> bool(abs(row.base + row.values.sum() - row.prediction) < 1e-9)
     True
     """
     subject = read_model(model)
     rows = read_rows(subject, X, y)
+    basis = find_basis(model, subject, rows, X, y, held_out)
     if random_start is True:
-        random_start = _fit_random_start(model, X, y)
-    other = read_model(random_start) if random_start is not None and random_start is not False else None
-    return Explanation(model, subject, rows, curves=curves, random_start=other, random_state=random_state)
+        random_start = _fit_random_start(model, X, y, basis)
+    other = other_basis = None
+    if random_start is not None and random_start is not False:
+        other = read_model(random_start)
+        other_basis = find_basis(random_start, other, rows, X, y, None)
+    return Explanation(
+        model, subject, rows, curves=curves, random_start=other, random_state=random_state, basis=basis, X=X,
+        random_basis=other_basis,
+    )  # fmt: skip
 
 
-def _fit_random_start(model: Any, X: Any, y: Any) -> Any:
+def _fit_random_start(model: Any, X: Any, y: Any, basis: Basis | None) -> Any:
     from sklearn.base import clone
 
     from knotwork.errors import DataError
 
     if X is None or y is None or "start" not in getattr(model, "get_params", dict)():
         raise DataError("random_start=True trains a SplineNet again; pass one, with the X and y to train it on")
+    if basis is not None and basis.kind == "held-out":
+        raise DataError(
+            "random_start=True trains on X and y, which must then be training rows, got rows that the model was not "
+            "fitted to; fit clone(model).set_params(start='random') to the training rows and pass that as random_start"
+        )
     return clone(model).set_params(start="random").fit(X, y)
 
 
@@ -95,6 +117,9 @@ class Explanation:
         curves: str = "partial",
         random_start: Subject | None = None,
         random_state: int | None = 0,
+        basis: Basis | None = None,
+        X: Any = None,
+        random_basis: Basis | None = None,
     ) -> None:
         self.model = model
         self.subject = subject
@@ -102,6 +127,9 @@ class Explanation:
         self.curves = curves
         self.random_start = random_start
         self.random_state = random_state
+        self.basis = basis
+        self.random_basis = random_basis
+        self._X = X
         if not isinstance(curves, str) or curves not in curves_of.CURVES:
             from knotwork.errors import DataError
 
@@ -139,8 +167,20 @@ class Explanation:
 
     @cached_property
     def quality(self) -> pd.DataFrame:
-        """Errors of the spline, the network and, where there is one, the random start."""
-        return errors.quality(self.subject, self.rows, self.random_start)
+        """Errors of the spline, the network and, where there is one, the random start; ``rows`` says on which rows."""
+        return errors.quality(self.subject, self.rows, self.basis, self.random_start, self.random_basis)
+
+    @cached_property
+    def intervals(self) -> Floats | None:
+        """What the model expects 90 % of responses to lie between, (N, 2); None where it has no such intervals."""
+        predict = getattr(self.model, "predict_interval", None)
+        if predict is None or self._X is None or self.subject.classes is not None:
+            return None
+        try:
+            found = np.asarray(predict(self._X, coverage=INTERVAL), dtype=np.float64)
+        except KnotworkError:  # it needs something of the fit that this model does not have
+            return None
+        return found if found.shape == (len(found), 2) else None
 
     @cached_property
     def sparsity(self) -> pd.DataFrame:
@@ -186,6 +226,13 @@ class Explanation:
         from knotwork.explanation.plots import plot_effects
 
         return plot_effects(self, columns, output)
+
+    @checked(output=whole(0))
+    def plot_quality(self, output: int = 0) -> np.ndarray[Any, Any]:
+        """Draw predictions beside the truth: residuals, or confusion, ROC, precision and calibration of classes."""
+        from knotwork.explanation.plots import plot_quality
+
+        return plot_quality(self, output)
 
     @checked(ax=AXES)
     def plot_history(self, ax: Axes | None = None) -> Axes:

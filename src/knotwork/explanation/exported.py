@@ -14,9 +14,9 @@ from knotwork.explanation.subject import Subject, parts_of
 from knotwork.spline.model import Linear, Spline, hinges_of
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
-    from knotwork.network.chain import Chain
+    from knotwork.network.chain import Chain, Layer
 
 
 def exported_model(subject: Subject) -> dict[str, Any]:
@@ -24,6 +24,7 @@ def exported_model(subject: Subject) -> dict[str, Any]:
     return {
         "network": None if subject.network is None else export_network(subject.network),
         "spline": None if subject.spline is None else export_spline(subject.spline, subject),
+        "centred": subject.centred,
     }
 
 
@@ -60,7 +61,7 @@ def export_network(chain: Chain) -> dict[str, Any]:
     """Return the layers with their activations, and the scaling at both ends where there is one."""
     layers = [(layer, _activation(module)) for layer, module in zip(chain.hidden, chain.modules, strict=True)]
     layers.append((chain.output, {"name": "Identity"}))
-    arrays = [a.numpy() for layer, _ in layers for a in (layer.weight, layer.bias)]
+    arrays = [a.numpy() for layer, _ in layers for a in (_weights(layer), layer.bias)]
     with np.errstate(over="ignore"):
         single = all((a.astype(np.float32).astype(np.float64) == a).all() for a in arrays)
     kind = "f4" if single else "f8"
@@ -73,10 +74,18 @@ def export_network(chain: Chain) -> dict[str, Any]:
         "outputScale": c.y_scale.tolist(),
         "limits": _limits(c.limits),
         "layers": [
-            {"weight": _bytes(layer.weight.numpy(), kind), "bias": _bytes(layer.bias.numpy(), kind), "activation": act}
+            {"weight": _bytes(_weights(layer).numpy(), kind), "bias": _bytes(layer.bias.numpy(), kind),
+             "blocks": len(getattr(layer, "blocks", [1])), "activation": act}
             for layer, act in layers
         ],
-    }
+    }  # fmt: skip
+
+
+def _weights(layer: Layer) -> Tensor:
+    """Return the numbers of a layer: of a block-diagonal one the blocks alone, (members, out, in)."""
+    from knotwork.network.chain import Blocks
+
+    return layer.blocks if isinstance(layer, Blocks) else layer.weight
 
 
 def _bytes(values: Floats, kind: str) -> str:

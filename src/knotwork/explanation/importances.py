@@ -20,6 +20,7 @@ from knotwork.arrays import Floats
 from knotwork.errors import DataError
 from knotwork.explanation.quality import error
 from knotwork.explanation.subject import Rows, Subject, matrix_of, parts_of
+from knotwork.explanation.usage import usage, without_rounding
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,8 +45,8 @@ def importances(subject: Subject, rows: Rows | None, random_state: int | None = 
         needed = "X and y; pass explain(model, X, y)" if subject.spline is None else "X; pass explain(model, X)"
         raise DataError(f"the importances of a {subject.kind} are measured on data, got no {needed}")
     frame = pd.DataFrame(measures, index=pd.Index(subject.columns, name="column"))
-    order = ["permutation"] if "permutation" in measures and subject.network is not None else []
-    order += [m for m in ("subsets", "gcv", "rss", "coefficient", "permutation") if m in measures and m not in order]
+    # What predicts comes first: the other measures see the spline and the rows of its fit alone.
+    order = [m for m in ("permutation", "subsets", "gcv", "rss", "coefficient") if m in measures]
     # evimp's order where there is one: ties keep the order of the columns.
     keys = ["subsets", "gcv", "rss"] if order[0] == "subsets" else order
     return frame[order].sort_values(keys, ascending=False, kind="stable")
@@ -122,4 +123,5 @@ def _permutation(subject: Subject, rows: Rows, random_state: int | None) -> Floa
         _Codes(subject), rows.codes[chosen], rows.y[chosen], n_repeats=REPEATS, random_state=random_state
     )
     means: Floats = found.importances_mean
-    return means
+    size = max(abs(_Codes(subject).score(rows.codes[chosen], rows.y[chosen])), float(np.abs(means).max(initial=0.0)))
+    return np.where(usage(subject).model, without_rounding(means, size), 0.0)

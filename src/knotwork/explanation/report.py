@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from knotwork.explanation.explanation import Explanation
 
 LIBRARY = "plotly-cartesian-4.1.1.min.js"
-SCRIPTS = ("model.js", "charts.js", "page.js")
+SCRIPTS = ("model.js", "charts.js", "quality.js", "row.js", "page.js")
 
 
 def write_report(explanation: Explanation, path: str | os.PathLike[str]) -> None:

@@ -8,7 +8,7 @@ move, permute and read: the parts of the table's columns. A date has several, mo
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats, read_array
 from knotwork.data.columns.number import Number
 from knotwork.data.columns.part import Part
-from knotwork.data.links import LINKS, link_named
+from knotwork.data.links import LINKS, inverse_link, link_named
 from knotwork.data.table import TableEncoder, as_frame, require_finite, unmasked
 from knotwork.errors import DataError
 from knotwork.network.resolve import Resolved, resolve
-from knotwork.spline.model import Term
+from knotwork.spline.model import Spline, Term
 
 Parts = tuple[Part, ...]
 
@@ -44,13 +44,29 @@ class Subject(Resolved):
             raise DataError("a network from a random start has no spline to explain; fit it with start='spline'")
         return self.spline(matrix).reshape(len(matrix), -1)
 
+    def __call__(self, matrix: Floats) -> Floats:
+        """Evaluate in double precision, on the scale of the link: (N, d) → (N, p)."""
+        return self._centre(super().__call__(matrix))
+
+    @property
+    def centred(self) -> bool:
+        """Whether there is a logit for each class: explanations take their mean off, which changes no probability."""
+        return self.classes is not None and len(self.classes) == len(self.output_names) > 1
+
+    def _centre(self, outputs: Floats) -> Floats:
+        return outputs - outputs.mean(axis=1, keepdims=True) if self.centred else outputs
+
     def evaluate_network(self, matrix: Floats) -> Floats:
         """Evaluate the network in double precision: (N, d) → (N, p)."""
         from knotwork.network.chain import evaluate
 
         if self.network is None:
             raise DataError(f"a {self.kind} has no network; explain a SplineNetRegressor or a network for that")
-        return evaluate(self.network, matrix)
+        return self._centre(evaluate(self.network, matrix))
+
+    def response(self, outputs: Floats) -> Floats:
+        """Return predictions of y, given outputs, which are those of the link: (N, p) → (N, p)."""
+        return inverse_link(self.link, outputs)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -63,13 +79,22 @@ class Rows:
     """Rows of data.
 
     matrix : (N, d) as the model takes them; codes : (N, columns) one number per column of the table
-    y : (N, p) responses or (N,) positions of the classes, or None; response : its name
+    y : (N, p) responses or (N,) positions of the classes, or None; response : its name. Responses are those of the
+        link, log(y) say, or y itself where the model has a loss of its own, which may be defined for y = 0
+    numbers : (N,) of the rows in the table that they were taken from; None for all of it
     """
 
     matrix: Floats
     codes: Floats
     y: NDArray[Any] | None = None
     response: str = "y"
+    numbers: NDArray[np.intp] | None = None
+
+    def take(self, chosen: NDArray[Any]) -> Rows:
+        """Return some of the rows, by a mask (N,) or by numbers."""
+        numbers = np.arange(len(self)) if self.numbers is None else self.numbers
+        y = None if self.y is None else self.y[chosen]
+        return Rows(self.matrix[chosen], self.codes[chosen], y, self.response, numbers[chosen])
 
     def __len__(self) -> int:
         return len(self.matrix)
@@ -89,7 +114,19 @@ def read_model(model: Any) -> Subject:
         encoder = TableEncoder(tuple(Number(f"x{k}") for k in range(network.inputs)))
     known = {field.name: getattr(parts, field.name) for field in fields(parts)}
     known |= {"network": network, "encoder": encoder, "table": encoder, "parts": encoder.parts}
-    return Subject(**known, output_names=_output_names(parts.outputs, parts.classes, parts.link))
+    subject = Subject(**known, output_names=_output_names(parts.outputs, parts.classes, parts.link))
+    if subject.centred and subject.spline is not None:
+        subject = replace(subject, spline=_centred_spline(subject.spline))
+    return subject
+
+
+def _centred_spline(spline: Spline) -> Spline:
+    """Take the mean over the outputs off; those of a MarsClassifier have none."""
+    parts = np.vstack([spline.intercept, spline.coef])
+    means = parts.mean(axis=1, keepdims=True)
+    if np.abs(means).max() <= 1e-12 * np.abs(parts).max():
+        return spline
+    return replace(spline, intercept=spline.intercept - means[0], coef=spline.coef - means[1:])
 
 
 def _output_names(count: int, classes: Sequence[Any] | None, link: str) -> tuple[str, ...]:
@@ -98,7 +135,7 @@ def _output_names(count: int, classes: Sequence[Any] | None, link: str) -> tuple
     if count == 1:
         return (f"log-odds of {classes[-1]}",)
     shown = classes if len(classes) == count else classes[-count:]
-    return tuple(f"log-odds of {label}" for label in shown)
+    return tuple(f"{'centred logit' if count == len(classes) else 'log-odds'} of {label}" for label in shown)
 
 
 def read_rows(subject: Subject, X: Any, y: Any) -> Rows | None:
@@ -157,6 +194,10 @@ def _read_response(subject: Subject, y: Any, rows: int) -> tuple[NDArray[Any] | 
         raise DataError(f"y must hold numbers, got {values.dtype}; convert it to numbers first") from None
     if values.shape[1] != len(subject.output_names):
         raise DataError(f"y must have {len(subject.output_names)} output(s) like the model, got {values.shape[1]}")
+    if subject.loss is not None:
+        require_finite(values, ("y",), what="response")
+        subject.loss.check(values)
+        return values, name or "y"
     return _linked(values, subject), link_named(subject.link, name or "y")
 
 

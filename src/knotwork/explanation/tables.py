@@ -27,7 +27,7 @@ def sections(explanation: Explanation) -> Iterator[tuple[str, pd.DataFrame]]:
     """Yield what there is to tell: a title and a frame each; what the model or the data do not have is left out."""
     found = explanation.quality
     if not found.empty:
-        yield "Quality", found.rename_axis("")
+        yield "Quality", found.rename_axis("model")
     with suppress(DataError):
         yield "What matters", explanation.importances.head(MAX_ROWS)
     with suppress(DataError):
@@ -52,6 +52,8 @@ def _cell(value: Any) -> str:
 def tables(explanation: Explanation) -> Iterator[Any]:
     """Yield rich tables; names are text, whatever they look like."""
     yield Text(f"{explanation.subject.kind}, explained", style="bold")
+    if explanation.subject.link != "identity":
+        yield Text(printable(_link_note(explanation.subject.link)))
     for title, frame in sections(explanation):
         table = Table(box=None, pad_edge=False)
         table.add_column(Text(printable(frame.index.name or "")), overflow="ellipsis", no_wrap=True, max_width=40)
@@ -61,6 +63,12 @@ def tables(explanation: Explanation) -> Iterator[Any]:
             table.add_row(Text(printable(label)), *(Text(_cell(value)) for value in line))
         yield Text(f"\n{title}", style="bold")
         yield table
+
+
+def _link_note(link: str) -> str:
+    """Say on which scale a model is explained."""
+    note = f"On the scale of {link}(y)"
+    return f"{note}: what adds 0.1 there multiplies the prediction by 1.105." if link == "log" else f"{note}."
 
 
 def as_text(explanation: Explanation) -> str:
@@ -75,6 +83,8 @@ def as_text(explanation: Explanation) -> str:
 def as_html(explanation: Explanation) -> str:
     """Return the tables as HTML, every name escaped."""
     parts = [f"<p><strong>{html.escape(explanation.subject.kind)}</strong>, explained</p>"]
+    if explanation.subject.link != "identity":
+        parts.append(f"<p>{html.escape(_link_note(explanation.subject.link))}</p>")
     for title, frame in sections(explanation):
         head = "".join(f"<th>{html.escape(str(name))}</th>" for name in ("", *frame.columns))
         body = "".join(

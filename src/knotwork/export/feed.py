@@ -32,12 +32,17 @@ def onnx_feed(session: Any, X: Any) -> dict[str, NDArray[Any]]:
     frame = as_frame(X)
     if frame is None:
         raise DataError(f"a file that takes columns is fed from a data frame, got {type(X).__name__}; pass the table")
+    if not callable(getattr(session, "get_inputs", None)):
+        raise DataError(f"session must be an onnxruntime.InferenceSession, got {type(session).__name__}; open the file")
     known = {str(name): name for name in frame.columns}
     inputs = {i.name: i.type == "tensor(string)" for i in session.get_inputs()}
     missing = [name for name in inputs if name not in known]
     if missing:
         raise DataError(f"a table must have the columns that the file takes, this one has no {missing[0]!r}; add it")
-    about = json.loads(session.get_modelmeta().custom_metadata_map["knotwork.columns"])
+    written = session.get_modelmeta().custom_metadata_map.get("knotwork.columns")
+    if written is None:
+        raise DataError("the file must be one of export_onnx, this one says nothing of its columns; export it again")
+    about = json.loads(written)
     columns = {column["name"]: column for column in about}
     return {
         name: as_text(texts(frame[known[name]])) if is_text else _numbers(frame[known[name]], columns[name])[:, None]
@@ -52,11 +57,11 @@ def _numbers(values: nw.Series[Any], about: dict[str, Any]) -> Floats:
         return lengths(values, name) / 1e6
     if not unit:
         return floats(values, name)
-    found = moments(values, name)
+    found = moments(values, name, about["zone"])
     if (found.zone is None) != (about["zone"] is None):
         raise DataError(
             f"dates must have a time zone if those of training had one, column {name!r} has {found.zone} and had "
-            f"{about['zone']}; give it one, or take it away"
+            f"{about['zone']}; convert it to what training had"
         )
     return found.values / 1e6
 

@@ -13,6 +13,7 @@ from torch import nn
 
 from knotwork.arrays import Floats
 from knotwork.data.limits import Limits
+from knotwork.data.links import exp_range
 from knotwork.errors import NetworkError
 
 DOUBLE = np.dtype(np.float64)
@@ -68,8 +69,10 @@ class Nodes:
         """Return y, given link(y)."""
         one = self.tensor(1.0)
         match link:
-            case "log":
-                return self.node("Exp", x)
+            case "log":  # positive and finite for any number
+                lowest, highest = (self.tensor(end) for end in exp_range(self.dtype))
+                held = self.node("Min", self.node("Max", x, lowest), highest)
+                return self.node("Exp", held)
             case "exp":
                 return self.node("Log", x)
             case "log1p":

@@ -18,7 +18,7 @@ from torch import nn
 from knotwork import __version__
 from knotwork.arrays import Floats
 from knotwork.atomic import atomic_file
-from knotwork.data.links import LINKS
+from knotwork.data.links import inverse_link
 from knotwork.errors import MissingPackage, NetworkError
 from knotwork.export.check import ROUNDING, Exported, check, rows_around_the_kinks, warn_of_rounded_rows
 from knotwork.export.columns import Input, as_table, features, feed, inputs_of, raw_rows, refused
@@ -272,9 +272,8 @@ def _check_others(
     """Compare what follows from the network's results: the prediction behind a link, labels and probabilities."""
     right = True
     if "prediction" in found:
-        inverse = LINKS[subject.parts.link][1]
         with np.errstate(all="ignore"):
-            same = inverse(found["link"].astype(np.float64))
+            same = inverse_link(subject.parts.link, found["link"]).astype(np.float64)
             rounding = 10 * ROUNDING[layout.dtype] * np.maximum(1, np.abs(same))
             right = bool((np.abs(found["prediction"] - same) <= rounding)[np.isfinite(same)].all())
     if subject.parts.classes is not None:

@@ -12,6 +12,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -23,6 +24,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
+from knotwork.network.blocks import BlockLinear, apply_blocks
 from knotwork.network.scaling import Scaling
 
 # What a network may be made of besides Linear layers. Dropout is nothing once a network is in use.
@@ -30,6 +32,9 @@ ACTIVATIONS = (
     nn.ReLU, nn.LeakyReLU, nn.PReLU, nn.Softplus, nn.SiLU, nn.GELU, nn.ELU, nn.ReLU6, nn.Hardtanh, nn.Tanh, nn.Sigmoid,
 )  # fmt: skip
 TRANSPARENT = (nn.modules.dropout._DropoutNd, nn.Identity, nn.Flatten)
+
+# Values of a layer that are computed at a time, and the fewest rows they are of.
+CHUNK_VALUES, MIN_CHUNK = 1 << 19, 256
 
 # Single precision has 7 digits, so that it tells responses 1e4 stds from zero to a thousandth of a std; and numbers up
 # to 3e38.
@@ -42,6 +47,11 @@ class Layer:
 
     weight: Tensor
     bias: Tensor
+
+    @property
+    def inputs(self) -> int:
+        """Values that the map takes."""
+        return self.weight.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
         """Apply the map to rows: (N, in) → (N, out)."""
@@ -60,6 +70,38 @@ class Layer:
         """Return the map to c.responses(y) that this one is to y."""
         scale = torch.from_numpy(c.y_scale)
         return Layer(self.weight / scale[:, None], (self.bias - torch.from_numpy(c.y_centre)) / scale)
+
+
+class Blocks(Layer):
+    """A map whose matrix is block-diagonal: blocks (M, out, in), bias (M·out,). It is applied block by block.
+
+    >>> layer = Blocks(torch.tensor([[[2.0]], [[3.0]]]), torch.zeros(2))
+    >>> layer(torch.tensor([[1.0, 10.0]])).tolist(), layer.weight.tolist()
+    ([[2.0, 30.0]], [[2.0, 0.0], [0.0, 3.0]])
+    """
+
+    blocks: Tensor
+
+    def __init__(self, blocks: Tensor, bias: Tensor) -> None:
+        object.__setattr__(self, "blocks", blocks)
+        object.__setattr__(self, "bias", bias)
+
+    @cached_property
+    def weight(self) -> Tensor:
+        """The whole matrix, (M·out, M·in)."""
+        members, outputs, inputs = self.blocks.shape
+        whole = self.blocks.new_zeros(members, outputs, members, inputs)
+        whole[torch.arange(members), :, torch.arange(members)] = self.blocks
+        return whole.view(members * outputs, members * inputs)
+
+    @property
+    def inputs(self) -> int:
+        """Values that the map takes."""
+        return self.blocks.shape[0] * self.blocks.shape[2]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Apply the map to rows: (N, M·in) → (N, M·out)."""
+        return apply_blocks(x, self.blocks, self.bias)
 
 
 @dataclass(frozen=True)
@@ -108,6 +150,15 @@ class Chain:
         """Hidden layers and the output layer."""
         return (*self.hidden, self.output)
 
+    def with_link(self, link: str) -> Chain:
+        """Note that the outputs are link(y)."""
+        return replace(self, conversion=replace(self.conversion, link=link))
+
+    def with_centred_outputs(self) -> Chain:
+        """Subtract the mean of all outputs from each: logits become centred, and their probabilities stay."""
+        weight, bias = self.output.weight, self.output.bias
+        return replace(self, output=Layer(weight - weight.mean(dim=0), bias - bias.mean()))
+
     @property
     def activation(self) -> Activation:
         """The rule for new layers: that of the last activation."""
@@ -121,7 +172,7 @@ class Chain:
     @property
     def inputs(self) -> int:
         """Number of features."""
-        return self.layers[0].weight.shape[1]
+        return self.layers[0].inputs
 
     @property
     def outputs(self) -> int:
@@ -175,13 +226,27 @@ def enough_for(chain: Chain, dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if bool(np.any(far | extreme)) else dtype
 
 
-def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device | str = "cpu") -> nn.Sequential:
-    """Put a chain together as a plain ``nn.Sequential`` of its own; the record of its conversion is ``.conversion``."""
+def remember_link(net: nn.Module, link: str) -> None:
+    """Note in a network's record that its outputs are link(y); a module without one gets it only if there is a link."""
+    known = getattr(net, "conversion", None)
+    if isinstance(known, Conversion):
+        net.conversion = replace(known, link=link)  # type: ignore[assignment]
+    elif link != "identity":
+        net.conversion = Conversion(link=link)  # type: ignore[assignment]
+
+
+def build(
+    chain: Chain, dtype: torch.dtype | None = None, device: torch.device | str = "cpu", *, batched: bool = False
+) -> nn.Sequential:
+    """Put a chain together as a plain ``nn.Sequential`` of its own; the record of its conversion is ``.conversion``.
+
+    Block-diagonal layers become a Linear with all its zeros, or with ``batched`` a BlockLinear without them.
+    """
     dtype = dtype or enough_for(chain, torch.get_default_dtype())
     modules: list[nn.Module] = []
     for layer, activation in zip(chain.hidden, chain.modules, strict=True):
-        modules += [_linear(layer, dtype, device), copy.deepcopy(activation).to(device, dtype)]
-    modules.append(_linear(chain.output, dtype, device))
+        modules += [_linear(layer, dtype, device, batched), copy.deepcopy(activation).to(device, dtype)]
+    modules.append(_linear(chain.output, dtype, device, batched))
     if chain.scaling is not None:
         c, back = chain.scaling, chain.scaling.inverse
         ends = (None, None) if c.limits is None else (c.limits.lower, c.limits.upper)
@@ -193,16 +258,22 @@ def build(chain: Chain, dtype: torch.dtype | None = None, device: torch.device |
     return net
 
 
-def _linear(layer: Layer, dtype: torch.dtype, device: torch.device | str) -> nn.Linear:
-    outputs, inputs = layer.weight.shape
+def _linear(layer: Layer, dtype: torch.dtype, device: torch.device | str, batched: bool) -> nn.Linear | BlockLinear:
+    linear: nn.Linear | BlockLinear
+    blocks = layer.blocks if batched and isinstance(layer, Blocks) else None
+    weight = layer.weight if blocks is None else blocks
     # On the meta device nothing is initialised, which would only use up the caller's random numbers.
-    linear = nn.Linear(inputs, outputs, device="meta")
-    linear.weight = nn.Parameter(layer.weight.to(device, dtype, copy=True, memory_format=torch.contiguous_format))
+    with torch.device("meta"):
+        if blocks is None:
+            linear = nn.Linear(weight.shape[1], weight.shape[0])
+        else:
+            linear = BlockLinear(blocks.shape[0], blocks.shape[2], blocks.shape[1])
+    linear.weight = nn.Parameter(weight.to(device, dtype, copy=True, memory_format=torch.contiguous_format))
     linear.bias = nn.Parameter(layer.bias.to(device, dtype, copy=True))
     return linear
 
 
-def read_layer(linear: nn.Linear | Scaling) -> Layer:
+def read_layer(linear: nn.Linear | BlockLinear | Scaling) -> Layer:
     """Copy a layer's map."""
     if isinstance(linear, Scaling):
         if linear.limits is not None:
@@ -215,7 +286,7 @@ def read_layer(linear: nn.Linear | Scaling) -> Layer:
     bias = torch.zeros(len(weight), dtype=torch.float64)
     if linear.bias is not None:
         bias = linear.bias.detach().to("cpu", torch.float64).clone()
-    return Layer(weight, bias)
+    return Blocks(weight, bias) if isinstance(linear, BlockLinear) else Layer(weight, bias)
 
 
 def write_layer_(linear: nn.Linear, layer: Layer) -> None:
@@ -260,7 +331,7 @@ def is_known(layer: nn.Module) -> bool:
     kind = type(layer)
     if torch.nn.utils.parametrize.is_parametrized(layer):  # its weight is computed, the rest is the layer itself
         kind = kind.__bases__[0]
-    return kind in (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear, Scaling, *ACTIVATIONS)
+    return kind in (nn.Linear, nn.modules.linear.NonDynamicallyQuantizableLinear, BlockLinear, Scaling, *ACTIVATIONS)
 
 
 def leaves(
@@ -323,10 +394,10 @@ def read_chain(net: nn.Module) -> Chain:
     modules: list[nn.Module] = []
     for module in inner:
         behind_a_map = len(layers) > len(modules)
-        if isinstance(module, (nn.Linear, Scaling)):
+        if isinstance(module, (nn.Linear, BlockLinear, Scaling)):
             layer = read_layer(module)
-            if behind_a_map and len(layers[-1].bias) != layer.weight.shape[1]:
-                raise _does_not_fit(layer.weight.shape[1], len(layers[-1].bias))
+            if behind_a_map and len(layers[-1].bias) != layer.inputs:
+                raise _does_not_fit(layer.inputs, len(layers[-1].bias))
             layers.append(layer.after(layers.pop()) if behind_a_map else layer)
         elif behind_a_map:
             modules.append(copy.deepcopy(module))
@@ -335,10 +406,10 @@ def read_chain(net: nn.Module) -> Chain:
     if len(layers) != len(modules) + 1:
         raise _out_of_order(working)
     for first, second in itertools.pairwise(layers):
-        if len(first.bias) != second.weight.shape[1]:
-            raise _does_not_fit(second.weight.shape[1], len(first.bias))
-    if x is not None and len(x.centre) != layers[0].weight.shape[1]:
-        raise _does_not_fit(layers[0].weight.shape[1], len(x.centre))
+        if len(first.bias) != second.inputs:
+            raise _does_not_fit(second.inputs, len(first.bias))
+    if x is not None and len(x.centre) != layers[0].inputs:
+        raise _does_not_fit(layers[0].inputs, len(x.centre))
     if y is not None and len(y.centre) != len(layers[-1].bias):
         raise _does_not_fit(len(y.centre), len(layers[-1].bias))
     conversion = getattr(net, "conversion", None)
@@ -407,12 +478,14 @@ def evaluate(chain: Chain, X: Floats) -> Floats:
     modules = [module.to("cpu", torch.float64) for module in chain.modules]
     out = np.empty((len(X), len(chain.output.bias)))
     with torch.no_grad():
-        for start in range(0, len(X), CHUNK):
-            part = X[start : start + CHUNK]
+        # What layers compute stays in the processor's cache, and small.
+        step = max(MIN_CHUNK, min(CHUNK, CHUNK_VALUES // max(chain.widths, default=1)))
+        for start in range(0, len(X), step):
+            part = X[start : start + step]
             # A copy: X may be read-only.
             rows = torch.from_numpy(np.array(part if c is None else c.features(part), dtype=np.float64, order="C"))
             for layer, activation in zip(chain.hidden, modules, strict=True):
                 rows = activation(layer(rows))
             values = chain.output(rows).numpy()
-            out[start : start + CHUNK] = values if c is None else c.original_responses(values)
+            out[start : start + step] = values if c is None else c.original_responses(values)
     return out

@@ -18,7 +18,7 @@ def threshold_chain(chain: Chain, coordinates: Coordinates, threshold: float) ->
     """Set weights of at most ``threshold`` (in standardised coordinates) to zero; the others keep every bit."""
     judged = chain.in_coordinates(coordinates).layers
     # Where the means are, in the coordinates of the layers.
-    centre = torch.from_numpy(chain.coordinates.features(coordinates.x_centre))
+    centre = torch.from_numpy(chain.coordinates.features(coordinates.x_centre[None])[0])
     kept = []
     for k, (layer, standardised) in enumerate(zip(chain.layers, judged, strict=True)):
         small = standardised.weight.abs() <= threshold

@@ -16,6 +16,7 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.data.columns.number import Number
 from knotwork.data.links import LINKS
+from knotwork.data.losses import SQUARED_ERROR, ResponseLoss
 from knotwork.data.steps import Inputs, first_step, known_scaler, read_steps
 from knotwork.data.table import TableEncoder
 from knotwork.errors import DataError
@@ -55,6 +56,7 @@ class Resolved:
     coordinates : means and stds of the training rows' features and responses; history : of the training
     classes : the labels of a classifier, whose outputs are logits
     link : the model predicts link(y), see :mod:`knotwork.data.links`
+    loss : what the estimator makes small; None where that is squared errors, a log-loss or not known
     named : whether the model was fitted to a table with column names
     estimator : the estimator of knotwork that the parts come from, None for functions and networks
     module : the trained network as torch has it, of the features that the estimator inside is given
@@ -71,6 +73,7 @@ class Resolved:
     history: History | None = None
     classes: tuple[Any, ...] | None = None
     link: str = "identity"
+    loss: ResponseLoss | None = None
     named: bool = False
     estimator: Any = None
     module: nn.Module | None = None
@@ -170,7 +173,7 @@ def as_pwl(model: Any) -> Spline | LatticePWL | MaxSum:
     --------
     >>> print(as_pwl(([0.0, 1.0, 3.0], [0.0, 2.0, 1.0])))
     0
-      + 2·h(x - 0)
+      + 2·h(x)
       - 2.5·h(x - 1)
       + 0.5·h(x - 3)
     """
@@ -183,8 +186,8 @@ def as_pwl(model: Any) -> Spline | LatticePWL | MaxSum:
     if parts.link != "identity":
         raise DataError(
             f"a model of {parts.link}(y) is piecewise linear on the scale of {parts.link} only, got "
-            f"{type(model).__name__}; use kw.to_network(model), whose conversion.link names it, or kw.as_pwl of the "
-            f"regressor inside"
+            f"{type(model).__name__}; use kw.to_network(model), whose conversion.link names it, or "
+            f"{'model.spline_' if parts.loss is not None else 'kw.as_pwl of the regressor inside'}"
         )
     return parts.function
 
@@ -214,6 +217,7 @@ def _has_encoder(model: Any) -> bool:
 
 def _of_estimator(model: Any) -> Resolved:
     classes = getattr(model, "classes_", None)
+    loss = getattr(model, "loss_", SQUARED_ERROR)
     parts = Resolved(
         kind=type(model).__name__,
         encoder=model.encoder_,
@@ -222,6 +226,8 @@ def _of_estimator(model: Any) -> Resolved:
         coordinates=getattr(model, "coordinates_", getattr(getattr(model, "fit_", None), "coordinates", None)),
         history=getattr(model, "history_", None),
         classes=None if classes is None else tuple(classes),
+        link=loss.link,
+        loss=None if loss == SQUARED_ERROR else loss,
         named=hasattr(model, "feature_names_in_"),
         estimator=model,
     )
@@ -416,8 +422,13 @@ def _with_outputs(parts: Resolved, gain: Floats, shift: Floats) -> Resolved:
     # Sums of squared errors over responses follow if all of these scale alike, and mean nothing otherwise.
     if fit is not None and hasattr(fit, "selection"):
         fit = _fit_with_outputs(fit, gain, shift) if same else None
+    loss = parts.loss
+    if loss is not None:  # one response, of the identity link: a scaler behind another link was refused
+        loss = replace(loss, width=loss.width * abs(float(gain[0])))
+        fit = None if fit is None else _response_fit_with_outputs(fit, gain, shift, loss)
     if history is not None:
-        train, validation = ([v * gain[0] ** 2 for v in h] for h in (history.train_loss, history.validation_loss))
+        times = float(gain[0] ** 2 if loss is None or loss.name == "huber" else abs(gain[0]))
+        train, validation = ([v * times for v in h] for h in (history.train_loss, history.validation_loss))
         history = replace(history, train_loss=train, validation_loss=validation) if same else None
     moved = replace(
         parts,
@@ -426,6 +437,7 @@ def _with_outputs(parts: Resolved, gain: Floats, shift: Floats) -> Resolved:
         fit=fit,
         coordinates=coordinates,
         history=history,
+        loss=loss,
     )
     if parts.network is None:
         return moved
@@ -433,6 +445,18 @@ def _with_outputs(parts: Resolved, gain: Floats, shift: Floats) -> Resolved:
 
     start = None if parts.start is None else chain_with_outputs(parts.start, gain, shift)
     return replace(moved, network=chain_with_outputs(parts.network, gain, shift), start=start)
+
+
+def _response_fit_with_outputs(fit: Any, gain: Floats, shift: Floats, loss: ResponseLoss) -> Any:
+    """Return a fit by another loss than squared errors to gain·y + shift; its search stays as it is."""
+    size = abs(float(gain[0]))
+    times = size**2 if loss.name == "huber" else size
+    return replace(
+        fit, spline=spline_with_outputs(fit.spline, gain, shift), loss=loss, deviance=fit.deviance * times,
+        null_deviance=fit.null_deviance * times, term_costs=fit.term_costs * times,
+        feature_costs=fit.feature_costs * times, y_centre=fit.y_centre * float(gain[0]) + float(shift[0]),
+        y_scale=fit.y_scale * size,
+    )  # fmt: skip
 
 
 def _fit_with_outputs(fit: SplineFit, gain: Floats, shift: Floats) -> SplineFit:

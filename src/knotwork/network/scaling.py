@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from knotwork.arrays import Floats, read_numbers
 from knotwork.data.coordinates import Coordinates, mean_and_std
 from knotwork.data.learn import learn_table
-from knotwork.data.limits import Limits
+from knotwork.data.limits import Limits, learn_limits
 from knotwork.data.table import as_frame
+from knotwork.data.target_encoding import Response
 from knotwork.errors import NetworkError
+from knotwork.parameters import shown
 
 # Features of size one that a unit may read. More of them are made smaller together: an optimiser moves the weights of
 # all features at once, and in tables features move together, so that on rows outside the data the steps add up.
@@ -72,8 +74,8 @@ class Scaling(nn.Module):
         if shapes[0] != shapes[1] or len(shapes[0]) != 1:
             raise NetworkError(f"centre and scale must be of one shape (d,), got {shapes[0]} and {shapes[1]}")
         if not all(bool(torch.isfinite(values).all()) for values in numbers) or bool((numbers[1] <= 0).any()):
-            shown = " and ".join(str(values.tolist()) for values in numbers)
-            raise NetworkError(f"centre and scale must be finite and scales positive, got {shown}")
+            got = " and ".join(str(values.tolist()) for values in numbers)
+            raise NetworkError(f"centre and scale must be finite and scales positive, got {got}")
         limits: list[Tensor | None] = [None, None]
         if lower is not None or upper is not None:
             limits = [_side(side, shapes[0]) for side in (lower, upper)]
@@ -87,14 +89,30 @@ class Scaling(nn.Module):
         self.register_buffer("_like", torch.empty(0), persistent=False)
 
     @classmethod
-    def of(cls, X: Any) -> Self:
+    def of(cls, X: Any, y: Any = None, *, extrapolate: str = "clip") -> Self:
         """Return the layer that standardises rows like these: (N, d), an array, a tensor or a data frame.
+
+        y : the responses, (N,) or (N, p), or labels; only text columns of many categories, which become numbers that
+            are learned from it, need it
+        extrapolate : as in the estimators. "clip" holds features at the range that they have here, less values far
+            beyond the bulk of it, so that rows outside are no surprise to the network; "linear" leaves them as they are
 
         If d > 16, all features are also divided by a power of two near √(d/8): an optimiser moves the weights of all of
         them at once, and its steps add up.
+
+        >>> Scaling.of([[1.0], [3.0]])(torch.tensor([[5.0]])).item()
+        1.0
+        >>> Scaling.of([[1.0], [3.0]], extrapolate="linear")(torch.tensor([[5.0]])).item()
+        3.0
         """
-        centre, std = mean_and_std(_matrix(X, "X"))
-        return cls(centre, input_scaling(Coordinates.of_features(centre, std, 1)).x_scale)
+        if not isinstance(extrapolate, str) or extrapolate not in ("clip", "linear"):
+            raise NetworkError(f"extrapolate must be 'clip' or 'linear', got {shown(extrapolate)}")
+        matrix = _matrix(X, "X", None if y is None else _response(y))
+        limits = learn_limits(matrix) if extrapolate == "clip" else None
+        matrix = matrix if limits is None else limits.hold(matrix)
+        centre, std = mean_and_std(matrix)
+        sides = (None, None) if limits is None else (limits.lower, limits.upper)
+        return cls(centre, input_scaling(Coordinates.of_features(centre, std, 1)).x_scale, *sides)
 
     @classmethod
     def back_to(cls, y: Any) -> Self:
@@ -123,9 +141,15 @@ class Scaling(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Scale rows."""
         if not isinstance(x, Tensor):
-            raise TypeError(f"a Scaling takes a tensor, got {type(x).__name__}; torch.as_tensor makes one")
+            remedy = (
+                "torch.as_tensor(encoder.encode(X)) makes one, with the encoder of net.conversion or of the estimator"
+            )
+            remedy = remedy if hasattr(x, "columns") else "torch.as_tensor makes one"
+            raise TypeError(f"a Scaling takes a tensor, got {type(x).__name__}; {remedy}")
         if self.centre.is_meta and not x.is_meta:
             raise ValueError("a Scaling on the meta device has no numbers, and cannot scale; load its state_dict first")
+        if x.is_meta and not self.centre.is_meta:
+            raise ValueError("rows on the meta device hold no numbers to scale; move the network there, too")
         if x.shape[-1:] != self.centre.shape:  # a single column would be broadcast
             raise ValueError(f"a Scaling of {self.centre.shape[0]} features got rows of shape {x.shape}")
         rows = x.to(self.centre.dtype)
@@ -174,10 +198,20 @@ def input_scaling(c: Coordinates) -> Coordinates:
     return replace(c, x_scale=c.x_scale * 2.0 ** round(np.log2(size) / 2))
 
 
-def _matrix(values: Any, name: str) -> Floats:
+def _response(y: Any) -> Response:
+    """Read what columns of many categories are encoded by."""
+    values = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    if values.dtype.kind in "iuf":
+        numbers = values.astype(np.float64)
+        return Response(numbers.reshape(len(numbers), -1))
+    classes, codes = np.unique(values.astype(str), return_inverse=True)
+    return Response(codes, tuple(classes.tolist()))
+
+
+def _matrix(values: Any, name: str, response: Response | None = None) -> Floats:
     """Return rows as float64, (N, d); the text columns of a frame as indicators, one column as (N, 1)."""
     frame = as_frame(values) is not None
-    matrix = learn_table(values)[1] if frame else read_numbers(values, name, NetworkError)
+    matrix = learn_table(values, response=response)[1] if frame else read_numbers(values, name, NetworkError)
     matrix = matrix[:, None] if matrix.ndim == 1 and name == "y" else matrix
     if matrix.ndim != 2 or matrix.size == 0:
         raise NetworkError(f"{name} must have shape (N, columns) with at least one row, got {matrix.shape}")

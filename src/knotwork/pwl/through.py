@@ -144,7 +144,7 @@ def in_coordinates(function: AnyFunction, c: Coordinates) -> AnyFunction:
 
     >>> f = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
     >>> print(in_coordinates(f, Coordinates(np.array([1.0]), np.array([2.0]), np.array([2.0]), np.array([3.0]))))
-    0 + 2·h(x - 0)
+    0 + 2·h(x)
     """
     d = inputs_of(function)
     inputs = Inputs(np.arange(d), Affine(np.zeros(d), c.x_scale, c.x_centre), d)

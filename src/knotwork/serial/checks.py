@@ -119,6 +119,19 @@ def _spline(spline: Any) -> None:
     require(spline.intercept.ndim == 1 and spline.intercept.size > 0, "a spline without outputs")
 
 
+def _part(part: Any) -> None:
+    from knotwork.data.columns.instants import moment_text
+
+    require(part.categories is None or len(part.categories) > 0, f"part {part.name!r} without categories")
+    for name in ("fill", "origin"):
+        value = getattr(part, name)
+        require(value is None or bool(np.isfinite(value)), f"part {part.name!r} whose {name} is not finite")
+    try:
+        moment_text(part.origin or 0.0, part.zone, part.daily)
+    except Exception:  # of the time zone's library
+        require(False, f"part {part.name!r} in a time zone that is none")
+
+
 def _max_sum(function: Any) -> None:
     _finite(function, "coef", "affine")
 
@@ -188,6 +201,12 @@ def _history(history: Any) -> None:
     require(isinstance(history.validation_unseen, bool), "a history that does not say which rows it was judged by")
 
 
+def _member(member: Any) -> None:
+    rows = member.held_out
+    ordered = rows.ndim == 1 and bool((rows >= 0).all()) and bool((np.diff(rows) > 0).all())
+    require(ordered, "a member that holds out rows that are none")
+
+
 def _knot(knot: Any) -> None:
     counted = knot.rows.ndim == 1 and len(knot.rows) <= knot.count and bool((knot.rows >= 0).all())
     require(knot.feature >= 0 and counted, "a knot of rows that are none")
@@ -206,6 +225,9 @@ def _refit(fit: Any) -> None:
     terms, outputs = len(fit.terms.start) - 1, fit.intercept.size
     _shapes(fit, intercept=(outputs,), coef=(terms, outputs), rss=(outputs,), inverse=(1 + terms, 1 + terms))
     _finite(fit, "intercept", "coef", "inverse")
+    # Of a triangular factor, which importances invert again.
+    whole = not np.tril(fit.inverse, -1).any() and bool((np.diagonal(fit.inverse) != 0).all())
+    require(whole, "a triangular factor that has no inverse")
 
 
 def _pruning_path(path: Any) -> None:
@@ -232,6 +254,22 @@ def _spline_fit(fit: Any) -> None:
     require(max(used, default=0) < max(features, 1), "forward terms of features that are none")
     columns = 1 + len(fit.selection.forward_terms)
     require(pruning.members.shape[1] == columns and len(pruning.members) > terms, "a pruning path of other terms")
+    if fit.path is not None:
+        same = len(fit.path.factor) == columns and fit.path.units.y_scale.size == fit.spline.intercept.size
+        require(same, "a path of other terms")
+
+
+def _units(units: Any) -> None:
+    terms, outputs = units.factor.size, units.y_scale.size
+    _shapes(units, factor=(terms,), shift=(terms,), y_scale=(outputs,), y_centre=(outputs,))
+    _finite(units, "shift", "y_scale", "y_centre")
+    require(bool((units.y_scale > 0).all()), "scales that are not positive")
+
+
+def _search_path(path: Any) -> None:
+    columns, outputs = 1 + path.units.factor.size, path.units.y_scale.size
+    _shapes(path, factor=(columns, columns), projection=(columns, outputs))
+    _finite(path, "factor", "projection")
 
 
 def _class_fit(fit: Any) -> None:
@@ -241,6 +279,36 @@ def _class_fit(fit: Any) -> None:
     require(len(fit.search.spline.feature_names) == features, "a search of other features")
     _finite(fit, "shares", "deviance", "null_deviance")
     require(fit.null_deviance > 0, "a deviance that is not positive")
+
+
+def _response_fit(fit: Any) -> None:
+    features, terms = len(fit.spline.feature_names), len(fit.spline.terms)
+    _shapes(fit, term_costs=(terms,), feature_costs=(features,))
+    require(len(fit.search.spline.terms) == terms and fit.spline.intercept.size == 1, "a search of other terms")
+    require(len(fit.search.spline.feature_names) == features, "a search of other features")
+    _finite(fit, "deviance", "null_deviance", "y_centre", "y_scale")
+    require(fit.deviance >= 0 and fit.null_deviance >= 0 and fit.y_scale > 0, "a deviance or scale below zero")
+    require(fit.loss.name != "squared_error", "a fit by another loss of squared errors")
+
+
+def _calibration(known: Any) -> None:
+    require(known.rule in ("split", "cross"), "scores of an unknown rule")
+    require(known.scores.ndim == 1 and known.scores.size > 0, "scores of no row")
+    _shapes(known, weights=known.scores.shape)
+    _finite(known, "scores", "weights")
+    require(bool((np.diff(known.scores) >= 0).all()) and bool((known.weights > 0).all()), "scores that are not sorted")
+    require(known.folds.shape in ((0,), known.scores.shape), "folds of other scores")
+    require(known.spread is None or known.spread.intercept.size == 1, "a spread of several responses")
+
+
+def _response_loss(loss: Any) -> None:
+    from knotwork.data.losses import LOSSES
+
+    require(loss.name in LOSSES, "a loss of an unknown name")
+    _finite(loss, "quantile", "power", "width")
+    powers = {"poisson": loss.power == 1, "gamma": loss.power == 2, "tweedie": loss.power >= 1}
+    require(powers.get(loss.name, loss.power == 0), f"a loss {loss.name} of power {loss.power!r}")
+    require(0 < loss.quantile < 1 and loss.width >= 0, "a quantile or a width out of range")
 
 
 def _conversion(conversion: Any) -> None:
@@ -257,7 +325,13 @@ def has_features(coordinates: Any, features: int) -> None:
     require(found == features, f"coordinates of {found} features where there are {features}")
 
 
+def _training_rows(rows: Any) -> None:
+    require(rows.count >= 0, f"{rows.count} training rows")
+    require(rows.smallest.ndim == 1 and rows.smallest.dtype.itemsize == 8, "numbers of rows that are no vector")
+
+
 RULES: dict[str, Callable[[Any], None]] = {
+    "Calibration": _calibration,
     "ClassFit": _class_fit,
     "Conversion": _conversion,
     "Coordinates": _coordinates,
@@ -270,13 +344,20 @@ RULES: dict[str, Callable[[Any], None]] = {
     "Levels": _plain_categories,
     "Linear": _linear,
     "MaxSum": _max_sum,
+    "Member": _member,
     "Number": _number,
     "Ordered": _ordered,
+    "Part": _part,
     "PruningPath": _pruning_path,
     "Refit": _refit,
+    "ResponseFit": _response_fit,
+    "ResponseLoss": _response_loss,
+    "SearchPath": _search_path,
     "Selection": _selection,
     "Spline": _spline,
     "SplineFit": _spline_fit,
     "TableEncoder": _table_encoder,
     "TermTable": _term_table,
+    "TrainingRows": _training_rows,
+    "Units": _units,
 }

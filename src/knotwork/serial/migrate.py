@@ -15,7 +15,7 @@ from typing import Any
 
 from knotwork.serial.tables import require_keys
 
-SCHEMA = 4
+SCHEMA = 6
 
 Fields = dict[str, Any]
 Rewrite = Callable[[Fields], dict[str, Any]]
@@ -151,4 +151,12 @@ STEPS: dict[int, dict[str, Rewrite]] = {
         "SplineNetClassifier": gains_parameters(extrapolate="linear"),
         "SplineNetRegressor": gains_parameters(extrapolate="linear"),
     },
+    # An estimator was one network. Fits kept the chosen spline only.
+    4: {
+        "SplineFit": gains("SplineFit", path=None),
+        "SplineNetClassifier": gains_parameters(n_members=1),
+        "SplineNetRegressor": gains_parameters(n_members=1),
+    },
+    # Splines know what people read in their features.
+    5: {"Spline": gains("Spline", parts=None)},
 }

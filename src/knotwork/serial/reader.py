@@ -28,6 +28,7 @@ from knotwork.serial.tables import (
     RECORDS,
     SPLITTERS,
     class_in,
+    layer_class,
     not_as_written,
     require_keys,
     require_known,
@@ -216,7 +217,7 @@ class Reader:
             values["bias"] = "bias" in parameters
         # Nothing is allocated there, and no random numbers are drawn that the user's own would have been.
         with torch.device("meta"):
-            layer: nn.Module = getattr(nn, name)(**values)
+            layer: nn.Module = layer_class(name)(**values)
         blanks = dict(layer.named_parameters())
         require_keys(parameters, set(blanks), name)
         for key, blank in blanks.items():

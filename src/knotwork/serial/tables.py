@@ -28,6 +28,7 @@ KINDS = {
     "SplineNetRegressor": "knotwork.estimators.splinenet",
 }
 RECORDS = {
+    "Calibration": "knotwork.estimators.conformal",
     "ClassFit": "knotwork.spline.likelihood",
     "Conversion": "knotwork.network.chain",
     "Coordinates": "knotwork.data.coordinates",
@@ -44,12 +45,17 @@ RECORDS = {
     "Min": "knotwork.spline.model",
     "Product": "knotwork.spline.model",
     "MaxSum": "knotwork.pwl.maxsum",
+    "Member": "knotwork.estimators.members",
     "Number": "knotwork.data.columns.number",
     "Ordered": "knotwork.data.columns.ordered",
+    "Part": "knotwork.data.columns.part",
     "PiecewiseFit": "knotwork.pwl.selection",
     "PruningPath": "knotwork.spline.prune",
     "Quality": "knotwork.spline.result",
     "Refit": "knotwork.spline.refit",
+    "ResponseFit": "knotwork.spline.response",
+    "ResponseLoss": "knotwork.data.losses",
+    "SearchPath": "knotwork.spline.units",
     "Selection": "knotwork.spline.result",
     "Skipped": "knotwork.data.columns.skipped",
     "Spans": "knotwork.spline.knots",
@@ -59,12 +65,15 @@ RECORDS = {
     "Step": "knotwork.spline.forward",
     "TableEncoder": "knotwork.data.table",
     "TermTable": "knotwork.spline.moments.moments",
+    "TrainingRows": "knotwork.data.training_rows",
+    "Units": "knotwork.spline.units",
 }
 # What the constructor of each module of torch.nn takes, and what that must be (``checks.OPTIONS``); a Linear's bias is
 # known by its tensor.
 _DROPOUT = {"p": "share", "inplace": "flag"}
 LAYERS: dict[str, dict[str, str]] = {
     "AlphaDropout": _DROPOUT,
+    "BlockLinear": {"members": "count", "in_features": "count", "out_features": "count"},
     "Dropout": _DROPOUT,
     "Dropout1d": _DROPOUT,
     "Dropout2d": _DROPOUT,
@@ -85,6 +94,8 @@ LAYERS: dict[str, dict[str, str]] = {
     "Softplus": {"beta": "positive", "threshold": "finite"},
     "Tanh": {},
 }
+# Where layers with parameters come from, if not from torch.nn.
+LAYER_HOMES = {"BlockLinear": "knotwork.network.blocks"}
 # Layers of our own: the module that defines them, and their buffers, which the constructor takes by name: those that
 # must be there, and those that may, whose numbers may be infinite.
 OWN_LAYERS = {"Scaling": ("knotwork.network.scaling", ("centre", "scale"), ("lower", "upper"))}
@@ -115,8 +126,13 @@ FITTED = {
     "SplineNetRegressor": ("network_", "spline_", "history_", "_flat_output", *_SHARED),
 }
 # Names of the columns, for models fitted to a table; what set_output was told; what a network began with; a max-affine
-# function in the coordinates it was fitted in; the range of the training rows.
-OPTIONAL = ("feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_", "_standardised", "limits_")
+# function in the coordinates it was fitted in; the range of the training rows, and what they were; the members of an
+# ensemble and what each predicts for the rows it was not trained on; what the folds of ``cv`` left behind.
+OPTIONAL = (
+    "feature_names_in_", "_sklearn_output_config", "start_network_", "coordinates_", "_standardised", "limits_",
+    "training_rows_", "members_", "oof_prediction_", "loss_", "calibration_", "temperature_", "calibration_error_",
+    "fold_splines_", "fold_rows_", "fold_encoders_", "cv_results_",
+)  # fmt: skip
 
 
 # Characters of what was found that a message shows.
@@ -127,6 +143,11 @@ def name_in(table: Mapping[str, str], value: object) -> str | None:
     """Name of a value's class if it is one of the table's; a subclass is not, it would come back as something else."""
     name, home = type(value).__name__, type(value).__module__
     return name if table.get(name) == home else None
+
+
+def layer_class(name: str) -> Any:
+    """Return the class of a layer that is in ``LAYERS``."""
+    return getattr(importlib.import_module(LAYER_HOMES.get(name, "torch.nn")), name)
 
 
 def class_in(table: Mapping[str, str], name: str) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.errors import DataError
-from knotwork.serial.tables import FITTED, KINDS, LAYERS, OPTIONAL, OWN_LAYERS, RECORDS, SPLITTERS, name_in
+from knotwork.serial.tables import FITTED, KINDS, LAYERS, OPTIONAL, OWN_LAYERS, RECORDS, SPLITTERS, layer_class, name_in
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -147,7 +147,7 @@ class Writer:
             buffers = {key: self._tensor(getattr(module, key), _join(path, key)) for key in keys}
             like = next(b for key, b in module.named_buffers() if key not in buffers)
             return {"own": name, "buffers": buffers, "dtype": str(like.dtype), "training": module.training}
-        if name not in LAYERS or type(module) is not getattr(nn, name):
+        if name not in LAYERS or type(module) is not layer_class(name):
             raise DataError(
                 f"layers must be of torch.nn itself (other classes are code), {path or 'network'!r} is a {name}; "
                 f"save the state_dict of such a network with safetensors.torch"

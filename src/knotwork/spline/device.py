@@ -10,13 +10,14 @@ from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
 from knotwork.data.limits import Limits, sampled_rows
 from knotwork.errors import DataError
-from knotwork.spline.host import MAX_KNOT_ROWS, Knots, knots_of
-from knotwork.spline.knots import Spans, choose_candidates
+from knotwork.spline.host import MAX_KNOT_ROWS, Given, Knots, knots_of
+from knotwork.spline.knots import Spans, choose_candidates, with_given
 from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import TermTable
 from knotwork.spline.moments.torch_rows import TorchRows
 from knotwork.spline.result import Knot
 from knotwork.spline.scaling import Scaling, power_of_two_scale
+from knotwork.spline.units import KnotValues
 
 # Bytes that the tables of all pairs of features may have: they grow as the square of features times knots.
 MAX_TABLE_BYTES = 1 << 34
@@ -56,6 +57,7 @@ class DeviceTable:
     def __init__(self, X: Tensor, y: Tensor, weights: Tensor | None, workers: Workers) -> None:
         self._X, self._weights, self._workers = X, weights, workers
         self._columns = _Columns(X)
+        self._given: KnotValues = {}
         responses = y.T.double()
         low, high = responses.amin(dim=1), responses.amax(dim=1)
         scale = float(power_of_two_scale(float((high / 2 - low / 2).max())))
@@ -76,13 +78,17 @@ class DeviceTable:
         """The range of the features as they are fitted."""
         return self._columns.limits
 
-    def candidates(self, spans: Spans, max_knots: int | None, *, clip: bool) -> CandidateGrid:
+    def candidates(
+        self, spans: Spans, max_knots: int | None, *, clip: bool, given: Given | None = None
+    ) -> CandidateGrid:
         """Choose the knots, on the CPU: of many rows from a sample, the same as of a table in memory."""
         grid, reaches = self._choose(spans, max_knots)
         held = self._held(reaches) if clip else self.limits
         if held != self.limits:  # some values lie far beyond the bulk: once more, without them
             self._columns = _Columns(self._X, held)
             grid, _ = self._choose(spans, max_knots)
+        if given is not None:
+            grid, self._given = with_given(grid, given, self.x_scaling)
         return grid
 
     def _choose(self, spans: Spans, max_knots: int | None) -> tuple[CandidateGrid, Floats]:
@@ -126,6 +132,6 @@ class DeviceTable:
             if f != current:
                 current, values = f, self._columns.part(slice(f, f + 1), slice(None))[0]
             rows = torch.nonzero(values == knot)[:, 0]
-            value = float(self._columns.raw[f, rows[0]])
+            value = self._given[f, knot] if (f, knot) in self._given else float(self._columns.raw[f, rows[0]])
             found[f, knot] = Knot(f, value=value, count=len(rows), rows=rows[:MAX_KNOT_ROWS].cpu().numpy())
         return found

@@ -24,11 +24,13 @@ NOTHING = 1e-10
 
 @compiled_reduction
 def _absorb(  # type: ignore[no-untyped-def]
-    slots, products, first, factor, projection, size, place, q, known, collinear, room, raw, new, score, best, drops
+    slots, products, first, factor, projection, size, place, q, known, collinear, room, all_of_it, raw, new, score,
+    best, drops,
 ):  # fmt: skip
     """Take the columns from ``first`` on into account, products (slots, columns, 2, C) over the whole grid.
 
     raw, new, score : room for the products of a slot, for two strips and for four
+    all_of_it : the RSS; drops that differ from it by rounding alone are equal
     best, drops : the best step of each slot, (number of the knot, which), and its RSS drop, written
     """
     columns = products.shape[1]
@@ -49,8 +51,9 @@ def _absorb(  # type: ignore[no-untyped-def]
                         own[BASE + i] += own[i]
             _score(own, collinear, room, score)
             for i in range(stop - start):
-                if score[3 * STRIP + i] > drop * BETTER:
-                    found, drop = start + i, score[3 * STRIP + i]
+                fall = all_of_it if score[3 * STRIP + i] * BETTER > all_of_it else score[3 * STRIP + i]
+                if fall > drop * BETTER:
+                    found, drop = start + i, fall
                     which = 2 if score[2 * STRIP + i] > 0.0 else 1 if score[STRIP + i] > score[i] * BETTER else 0
         best[slot, 0], best[slot, 1], drops[slot] = found, which, drop
 
@@ -139,15 +142,16 @@ class FamilyTables:
         factor: Floats,
         projection: Floats,
         room: int,
+        all_of_it: float,
     ) -> None:
         """Take columns of the span from number ``first`` on into account: raw products (slots, columns, 2, C).
 
-        room : how many terms the next step may add
+        room : how many terms the next step may add; all_of_it : the RSS, or infinity
         """
         _absorb(
             slots, products, first, factor, projection, self._size, self.place, self._q, self._known, self._collinear,
-            room, np.empty((products.shape[1], self._q.shape[2])), np.empty(BOTH), np.empty(4 * STRIP), self.best,
-            self.drops,
+            room, all_of_it, np.empty((products.shape[1], self._q.shape[2])), np.empty(BOTH), np.empty(4 * STRIP),
+            self.best, self.drops,
         )  # fmt: skip
 
     def known(self, slot: int, side: int, child: int, columns: int) -> Known:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +14,24 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import Limits
+from knotwork.data.split import held_out
 from knotwork.errors import DataError
-from knotwork.spline.forward import Step, forward
-from knotwork.spline.host import HostTable, SearchTable
+from knotwork.spline.forward import ForwardPass, Step, forward
+from knotwork.spline.host import HostTable, Knots, SearchTable
 from knotwork.spline.interactions import Interactions
 from knotwork.spline.knots import Spans, default_spans
-from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
+from knotwork.spline.model import Hinge, Spline, knots_by_feature
 from knotwork.spline.moments.grid import CandidateGrid
-from knotwork.spline.moments.moments import Hinges, Opening
-from knotwork.spline.prune import prune
-from knotwork.spline.refit import Refit, refit
-from knotwork.spline.result import Knot, Quality, Selection, SplineFit, StandardisedSearch
-from knotwork.spline.rules import EARTH, OWN, gcv
+from knotwork.spline.moments.moments import Opening, RowSums, TermTable
+from knotwork.spline.monotone import made_exact
+from knotwork.spline.monotone_prune import prune_monotone, refit_monotone
+from knotwork.spline.prune import PruningPath, prune
+from knotwork.spline.refit import MAX_PASSES, Refit, refit
+from knotwork.spline.result import Quality, Selection, SplineFit, StandardisedSearch
+from knotwork.spline.rules import APART, EARTH, FREE, OWN, Rules, gcv
 from knotwork.spline.scaling import Scaling
+from knotwork.spline.units import SearchPath, Units, data_term
 
 if TYPE_CHECKING:  # a fit in memory does without torch
     from torch import Tensor
@@ -37,6 +43,12 @@ MAX_PARENTS = 20
 # Where an automatic choice of the degree ends, and what the GCV of a higher degree must be below, over the best one.
 MAX_AUTO_DEGREE = 3
 MAX_GCV_RATIO = 0.99
+# Charge for a knot where degrees are compared, if there are no interactions.
+ADDITIVE_PENALTY = 2.0
+# By how far apart knots must be; a search without held-out rows keeps off neighbouring values.
+RULES = {"free": FREE, "paying": OWN, "apart": APART, "auto": APART}
+# Share of the rows that say whether knots at neighbouring values pay.
+HELD_OUT = 0.25
 # Of the tables of a forward pass: the products of terms with terms and with candidates.
 MAX_BYTES = 1 << 33
 
@@ -50,6 +62,13 @@ class FitOptions:
     sums : where the products of additive terms come from: "passes" over the rows, "tables" of pairs of features, tables
         of "counts", for which all values of a bin are their mean, or "auto": exact tables where they are cheaper
     extrapolate : "clip" holds features at their limits, in the search and in the spline; "linear" goes on
+    terms : number of terms to keep, the intercept included; None leaves it to GCV
+    knots : the knots that features may bend at, in the data's units, or None for those that the data suggest; one entry
+        for each feature
+    spacing : "free" lets knots be anywhere; "apart" keeps them at a distance unless a closer one pays, and never at two
+        values with none between them; "paying" lets those pay too; "auto" asks held-out rows whether they do, if the
+        table is in memory. Knots that are given are free.
+    monotone : (d,) 1 for features along which the spline may only rise, −1 only fall, 0 either; None for no such rule
     """
 
     max_terms: int | None = None
@@ -66,6 +85,51 @@ class FitOptions:
     sums: str = "auto"
     extrapolate: str = "linear"
     threads: int = 1
+    terms: int | None = None
+    knots: tuple[Floats | None, ...] | None = None
+    spacing: str = "auto"
+    monotone: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What options come to for a table of so many observations and features: nothing is left open."""
+
+    rules: Rules
+    degree: int
+    penalty: float
+    total: float
+    spans: Spans
+    max_terms: int
+    max_knots: int | None
+    threshold: float
+    monotone: tuple[int, ...] | None = None
+
+    @classmethod
+    def of(cls, options: FitOptions, rows: int, features: int, total: float) -> Plan:
+        """Fill in the defaults."""
+        assert not isinstance(options.max_degree, str)
+        rules, degree = _rules(options), options.max_degree
+        cheap = degree == 1 and rules.distance == 0
+        automatic = None if rules.free_knots else AUTO_KNOTS
+        max_knots = automatic if isinstance(options.max_knots, str) else options.max_knots
+        return cls(
+            rules=rules,
+            degree=degree,
+            penalty=(ADDITIVE_PENALTY if cheap else 3.0) if options.penalty is None else float(options.penalty),
+            total=total,
+            spans=default_spans(total, features, options.minspan, options.endspan),
+            max_terms=options.max_terms or default_max_terms(features, degree),
+            max_knots=None if max_knots is None else min(max_knots, rows),
+            threshold=options.threshold,
+            monotone=options.monotone,
+        )
+
+
+def _rules(options: FitOptions) -> Rules:
+    if options.compat == "earth":
+        return EARTH
+    return FREE if options.knots is not None else RULES[options.spacing]
 
 
 def fit_spline(
@@ -89,66 +153,123 @@ def fit_spline(
     options = options or FitOptions()
     if isinstance(options.max_degree, str):
         return _fit_best_degree(X, y, weights, names, options, report)
-    rules = EARTH if options.compat == "earth" else OWN
+    if options.spacing == "auto" and options.compat is None and options.knots is None and isinstance(X, np.ndarray):
+        return _fit_paying(X, y, weights, names, options, report)
     names = list(names) if names is not None else [f"x{f}" for f in range(X.shape[1])]
-    degree = options.max_degree
-    penalty = (2.0 if degree == 1 else 3.0) if options.penalty is None else float(options.penalty)
     total = float(len(X)) if weights is None else float(weights.sum())
-    spans = default_spans(total, X.shape[1], options.minspan, options.endspan)
-    max_terms = options.max_terms or default_max_terms(X.shape[1], degree)
-    automatic = None if rules.free_knots else AUTO_KNOTS
-    max_knots = automatic if isinstance(options.max_knots, str) else options.max_knots
-    max_knots = None if max_knots is None else min(max_knots, len(X))
-
+    plan = Plan.of(options, len(X), X.shape[1], total)
     with Workers(options.threads) as workers:
         table = _open(X, y, weights, workers)
-        grid = table.candidates(spans, max_knots, clip=options.extrapolate == "clip")
-        x_scaling, y_scaling, limits = table.x_scaling, table.y_scaling, table.limits
-        with np.errstate(over="ignore", under="ignore"):  # squares of the response may be beyond the range of floats
-            rss_unit = float(y_scaling.scale[0] ** -2.0)
-        max_terms = _room(max_terms, len(X), grid.knots.size, degree)
-        rows = table.sums(grid, max_terms, options.sums if degree == 1 else "passes")
-        path = forward(
-            rows,
-            max_terms=max_terms,
-            penalty=penalty,
-            threshold=options.threshold,
-            rules=rules,
-            scale=x_scaling.scale,
-            interactions=None if degree == 1 else _interactions(options, degree, table.minimum(), spans),
-            unit=rss_unit,
-            report=report,
-        )
-        prefixes = rules.prefixes if y.shape[1] == 1 else rules.prefixes_many
-        pruned = prune(path, penalty=penalty, prefixes=prefixes)
-        chosen = pruned.best
-        fitted = refit(rows, path, chosen)
+        grid = table.candidates(plan.spans, plan.max_knots, clip=options.extrapolate == "clip", given=options.knots)
+        plan = replace(plan, max_terms=room_for(plan.max_terms, len(X), grid.knots.size, plan.degree))
+        rows = table.sums(grid, plan.max_terms, options.sums if plan.degree == 1 else "passes")
+        interactions = None if plan.degree == 1 else _interactions(options, plan.degree, table.minimum(), plan.spans)
+        path, pruned = search(rows, plan, table.x_scaling, table.y_scaling, interactions, report)
+        return finish(table, rows, path, pruned, plan, names, options)
 
-        knots = table.find_knots(path.terms)
 
+def search(
+    rows: RowSums,
+    plan: Plan,
+    x: Scaling,
+    y: Scaling,
+    interactions: Interactions | None = None,
+    report: Callable[[Step], None] | None = None,
+) -> tuple[ForwardPass, PruningPath]:
+    """Add terms, then find the best subset of every size: from sums alone; x and y say what they are in."""
+    path = forward(
+        rows,
+        max_terms=plan.max_terms,
+        penalty=plan.penalty,
+        threshold=plan.threshold,
+        rules=plan.rules,
+        scale=x.scale,
+        interactions=interactions,
+        unit=_rss_unit(y),
+        report=report,
+    )
+    if plan.monotone is not None:
+        return path, prune_monotone(path, plan.monotone, penalty=plan.penalty)
+    prefixes = plan.rules.prefixes if len(y.scale) == 1 else plan.rules.prefixes_many
+    return path, prune(path, penalty=plan.penalty, prefixes=prefixes)
+
+
+class Known(Protocol):
+    """What the end of a fit asks of the place where the rows are, or were."""
+
+    @property
+    def x_scaling(self) -> Scaling:
+        """As in :class:`SearchTable`."""
+        ...
+
+    @property
+    def y_scaling(self) -> Scaling:
+        """As in :class:`SearchTable`."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """As in :class:`SearchTable`."""
+        ...
+
+    def find_knots(self, terms: TermTable) -> Knots:
+        """Look up the data values behind standardised knots."""
+        ...
+
+
+def finish(
+    table: Known,
+    rows: RowSums,
+    path: ForwardPass,
+    pruned: PruningPath,
+    plan: Plan,
+    names: Sequence[str],
+    options: FitOptions,
+    passes: int = MAX_PASSES,
+) -> SplineFit:
+    """Fit the coefficients of the best subset, or of the size asked for, and write all in the units of the data.
+
+    passes : over the rows that correct the coefficients, at most
+    """
+    chosen = pruned.best if options.terms is None else pruned.of_size(options.terms)
+    signs = plan.monotone
+    fitted = refit(rows, path, chosen, passes) if signs is None else refit_monotone(rows, path, chosen, signs)
+    knots = table.find_knots(path.terms)
     with np.errstate(over="ignore"):  # coefficients that are too large for a float are named below
-        slopes = path.slopes * x_scaling.scale
-    forward_terms = tuple(_term(hinges, knots, slopes, path.terms.product) for hinges in path.terms.entries())
+        slopes = path.slopes * table.x_scaling.scale
+    values = {key: knot.value for key, knot in knots.items()}
+    terms = tuple(data_term(hinges, values, slopes, path.terms.product) for hinges in path.terms.entries())
     kept = [(f, knot) for hinges in fitted.terms.entries() for f, knot, sign in hinges if sign != 0]
-    spline = _spline(fitted, [forward_terms[m - 1] for m in chosen[1:]], names, x_scaling, y_scaling, slopes)
+    units = Units.of(terms, table.x_scaling, table.y_scaling, slopes)
+    limits = table.limits if options.extrapolate == "clip" else None
+    own = chosen[1:] - 1
+    rss_unit = _rss_unit(table.y_scaling)
+    spline = units[own].spline([terms[m] for m in own], fitted.intercept, fitted.coef, names, limits)
     return SplineFit(
-        spline=replace(spline, limits=limits) if options.extrapolate == "clip" else spline,
+        spline=spline if signs is None else made_exact(spline, signs),
         knots=tuple(knots[key] for key in dict.fromkeys(kept)),
-        quality=_quality(fitted, path.null_rss, total, penalty, rss_unit),
-        coordinates=_coordinates(path.opening, grid, x_scaling, y_scaling),
+        quality=_quality(fitted, path.null_rss, plan.total, plan.penalty, rss_unit),
+        coordinates=_coordinates(path.opening, rows.grid, table.x_scaling, table.y_scaling),
         selection=Selection(
-            forward_terms=forward_terms,
-            selected=chosen[1:] - 1,
+            forward_terms=terms,
+            selected=own,
             steps=path.steps,
             stopped=path.stopped,
-            observations=total,
-            spans=spans,
-            penalty=penalty,
+            observations=plan.total,
+            spans=plan.spans,
+            penalty=plan.penalty,
             gcv_by_degree=(),
         ),
         standardised=StandardisedSearch(pruning=pruned, refit=fitted, rss_unit=rss_unit),
-        limits=limits,
+        limits=table.limits,
+        path=SearchPath(path.factor, path.projection, units),
     )
+
+
+def _rss_unit(y: Scaling) -> float:
+    """What one unit of a standardised sum of squares is worth, in squared units of the responses."""
+    with np.errstate(over="ignore", under="ignore"):  # squares of the response may be beyond the range of floats
+        return float(y.scale[0] ** -2.0)
 
 
 def _fit_best_degree(
@@ -166,12 +287,80 @@ def _fit_best_degree(
     for degree in range(1, max(max_degree, 1) + 1):
         chosen = replace(options, max_degree=degree)
         fit = fit_spline(X, y, weights=weights, names=names, options=chosen, report=report)
-        tried.append(fit.quality.gcv)
-        if best is not None and not fit.quality.gcv < MAX_GCV_RATIO * best.quality.gcv:
+        tried.append(_gcv_of_degree(fit, degree, options))
+        if best is not None and chosen_degree(tried) < degree:
             break
         best = fit
     assert best is not None
     return replace(best, selection=replace(best.selection, gcv_by_degree=tuple(tried)))
+
+
+def _gcv_of_degree(fit: SplineFit, degree: int, options: FitOptions) -> float:
+    """GCV that degrees are compared by: without interactions a knot is charged 2, so that those must earn it."""
+    if degree > 1 or options.penalty is not None:
+        return fit.quality.gcv
+    return gcv(fit.quality.rss, fit.selection.observations, 1 + len(fit.spline.terms), ADDITIVE_PENALTY)
+
+
+def chosen_degree(scores: Sequence[float]) -> int:
+    """Return the degree among 1, 2, … that their GCV speak for: a higher one must gain 1 % on the best before it.
+
+    >>> chosen_degree([1.0, 0.995]), chosen_degree([1.0, 0.9, 0.895])
+    (1, 2)
+    """
+    best = 0
+    for k, score in enumerate(scores):
+        if score < MAX_GCV_RATIO * scores[best]:
+            best = k
+    return best + 1
+
+
+def _fit_paying(
+    X: NDArray[np.floating],
+    y: Any,
+    weights: Any,
+    names: Sequence[str] | None,
+    options: FitOptions,
+    report: Callable[[Step], None] | None,
+) -> SplineFit:
+    """Keep knots at neighbouring values of a feature only if held-out rows say that they pay.
+
+    Where the fit has some, a part of the rows is fitted with and without such knots, and the others decide: the knots
+    stay if the squared error without them is larger by more than the standard error of the difference.
+    """
+    paying, apart = (replace(options, spacing=spacing) for spacing in ("paying", "apart"))
+    fit = fit_spline(X, y, weights=weights, names=names, options=paying, report=report)
+    if not has_neighbours(fit.spline, X):
+        return fit
+    out = held_out(X, HELD_OUT, seed=0)
+    if not 2 <= np.count_nonzero(out) <= len(X) - 2:
+        return fit_spline(X, y, weights=weights, names=names, options=apart, report=report)
+    w = np.ones(len(X)) if weights is None else weights
+    errors = []
+    for each in (apart, paying):
+        part = fit_spline(X[~out], y[~out], weights=None if weights is None else w[~out], names=names, options=each)
+        errors.append(np.square(part.spline(X[out]).reshape(-1, y.shape[1]) - y[out]).sum(axis=1))
+    gain, share = errors[0] - errors[1], w[out] / w[out].sum()
+    mean = float(share @ gain)
+    error = math.sqrt(float(share @ np.square(gain - mean)) / w[out].sum())
+    if mean > error:
+        return fit
+    return fit_spline(X, y, weights=weights, names=names, options=apart, report=report)
+
+
+def has_neighbours(spline: Spline, X: NDArray[np.floating]) -> bool:
+    """Whether two knots of a feature's own hinges have no value of the data between them."""
+    own = [term for term in spline.terms if isinstance(term, Hinge)]
+    for f, knots in knots_by_feature(own).items():
+        for low, high in itertools.pairwise(sorted(set(knots))):
+            if not _any_between(X[:, f], low, high):
+                return True
+    return False
+
+
+def _any_between(x: NDArray[np.floating], low: float, high: float) -> bool:
+    """Whether a value lies between two others: a few nearly always tell."""
+    return any(np.any((part > low) & (part < high)) for part in np.split(x, [1000, 30_000]))
 
 
 def default_max_terms(features: int, degree: int) -> int:
@@ -179,7 +368,7 @@ def default_max_terms(features: int, degree: int) -> int:
     return min(200, max(20 if degree == 1 else 40, 2 * features)) + 1
 
 
-def _room(max_terms: int, rows: int, candidates: int, degree: int) -> int:
+def room_for(max_terms: int, rows: int, candidates: int, degree: int) -> int:
     """Return the number of terms to make room for: no more than there can be, and no more than memory holds.
 
     Every step adds a column that is independent of those before, and counts as two terms at most.
@@ -217,18 +406,6 @@ def _interactions(options: FitOptions, degree: int, minimum: Floats, spans: Span
     )
 
 
-def _term(hinges: Hinges, knots: dict[tuple[int, float], Knot], slopes: Floats, product: bool) -> Term:
-    """Write a term of the search in the data's units of measurement."""
-    if hinges[0][2] == 0:
-        return Linear(hinges[0][0])
-    found = tuple(Hinge(f, knots[f, knot].value, sign) for f, knot, sign in hinges)
-    if len(found) == 1:
-        return found[0]
-    if product:
-        return Product(found)
-    return Min(found, tuple(float(slopes[h.feature] / slopes[found[0].feature]) for h in found))
-
-
 def _quality(fitted: Refit, null_rss: float, total: float, penalty: float, rss_unit: float) -> Quality:
     """Return the quality of the refit, given its standardised RSS and that of the intercept, in the data's units."""
     rss = float(fitted.rss.sum())
@@ -254,45 +431,4 @@ def _coordinates(opening: Opening, grid: CandidateGrid, scaling: Scaling, y_scal
         x_scale=np.where(usable, std, 1.0),
         y_centre=y_scaling.centre / y_scaling.scale,
         y_scale=np.where(np.isfinite(y_std) & (y_std > 0), y_std, 1.0),
-    )
-
-
-def _spline(
-    fitted: Refit,
-    terms: Sequence[Term],
-    names: Sequence[str],
-    x_scaling: Scaling,
-    y_scaling: Scaling,
-    slopes: Floats,
-) -> Spline:
-    """Undo the scaling: a hinge of z is a hinge of x times the scale, a linear term moves the intercept too.
-
-    A minimum is the one of the search divided by the first slope, (d,) in the units of the data.
-    """
-    intercept = fitted.intercept + y_scaling.centre
-    factor = np.ones(len(terms))
-    for m, term in enumerate(terms):
-        match term:
-            case Linear():
-                intercept = intercept - x_scaling.centre[term.feature] * fitted.coef[m]
-                factor[m] = x_scaling.scale[term.feature]
-            case Min():
-                factor[m] = slopes[term.hinges[0].feature]
-            case Hinge():
-                factor[m] = x_scaling.scale[term.feature]
-            case _:  # in extended precision, whose range is larger
-                factor[m] = prod(x_scaling.scale[list(term.features)].astype(np.longdouble))
-    with np.errstate(over="ignore"):
-        coef = fitted.coef * factor[:, None] / y_scaling.scale[0]
-    if not np.isfinite(coef).all():
-        worst = terms[int(np.argwhere(~np.isfinite(coef))[0, 0])]
-        raise DataError(
-            f"coefficients must be floats, that of {worst.describe(names)} is infinite: its values are too small "
-            f"beside those of y; multiply its columns by 1e100, say"
-        )
-    return Spline(
-        terms=tuple(terms),
-        intercept=intercept / y_scaling.scale[0],
-        coef=coef,
-        feature_names=tuple(names),
     )

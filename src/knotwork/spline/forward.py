@@ -19,6 +19,7 @@ from knotwork.spline.candidates import BETTER, Candidates, Known
 from knotwork.spline.interactions import Families, Interactions, Move
 from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
 from knotwork.spline.rules import Rules, gcv
+from knotwork.spline.spacing import Spacing
 from knotwork.spline.triangular import triangular
 
 
@@ -59,13 +60,14 @@ class ForwardPass:
 
 
 @compiled
-def _best_candidate(offsets, norms, cross, dots, base, minimum, bend_gain, collinear, jump_limit, room):  # type: ignore[no-untyped-def]
+def _best_candidate(offsets, norms, cross, dots, base, minimum, bend_gain, collinear, jump_limit, room, all_of_it):  # type: ignore[no-untyped-def]
     """Return (position, RSS drop) of the best next step; a feature's own position means that it enters linearly.
 
     norms, cross, dots : of the candidates' parts orthogonal to the span; base : those orthogonal to the intercept.
     minimum : norms up to which each feature counts as in the span.
     Knots are tried from the highest down. A later feature must be better by more than rounding, so that of two equal
-    columns the first is taken.
+    columns the first is taken. Drops that differ by rounding from ``all_of_it``, the whole RSS, are equal, too: once
+    the span is all but complete, many candidates explain the rest.
     """
     best, best_drop = -1, 0.0
     p = len(dots)
@@ -89,6 +91,8 @@ def _best_candidate(offsets, norms, cross, dots, base, minimum, bend_gain, colli
                 rest = dots[k, i] - slope * dots[k, x]
                 drop += rest * rest
             drop = drop_x + drop / norm
+            if drop * BETTER > all_of_it:
+                drop = all_of_it
             if drop > own_drop and drop <= jump_limit:
                 own, own_drop = i, drop
         if own_drop > best_drop * BETTER:
@@ -124,6 +128,7 @@ class _Search:
         self._families = None
         if interactions is not None:
             self._families = Families(rows, self.opening, interactions, max_columns, rules.collinear)
+        self._spacing = Spacing(self.grid, self.opening, rules) if rules.distance > 0 else None
         self.slopes = np.ones(len(scale)) if self._families is None else self._families.slopes
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
@@ -139,15 +144,30 @@ class _Search:
         """Whether there is no room for another step."""
         return self.max_terms - self.counter < (2 if self.rules.count_pairs else 1)
 
+    @property
+    def _all_of_it(self) -> float:
+        """The RSS, if steps that explain all of it are to count as equal."""
+        return self.rss if self.rules.equal_ends else np.inf
+
     def best(self) -> Move | None:
         """Return the best next step, None if no candidate improves the fit."""
         early = self.counter < self.rules.early_columns
         collinear = self.rules.collinear_early if early else self.rules.collinear
         room, table = self.max_terms - self.counter, self._table
-        position, drop = _best_candidate(
-            self.grid.offsets, table.norms, table.cross, table.dots, table.base, self._minimum,
-            1 + self.rules.bend_gain, collinear, self.rules.max_jump * self.last_drop, room,
-        )  # fmt: skip
+
+        def search(norms: Floats) -> tuple[int, float]:
+            found: tuple[int, float] = _best_candidate(
+                self.grid.offsets, norms, table.cross, table.dots, table.base, self._minimum,
+                1 + self.rules.bend_gain, collinear, self.rules.max_jump * self.last_drop, room, self._all_of_it,
+            )  # fmt: skip
+            return found
+
+        position, drop = search(table.norms)
+        spacing = self._spacing
+        close = spacing is not None and position >= 0 and bool(spacing.close[position])
+        if spacing is not None and close and not spacing.pays(position, drop, self.rss, len(self.terms)):
+            # Another one that is close may pay only if this one does: it explains less.
+            position, drop = search(np.where(spacing.close, -np.inf, table.norms))
         best = Move(drop, self._terms_of(position), position) if position >= 0 else None
         if self._families is not None:
             child = self._families.best()
@@ -172,6 +192,8 @@ class _Search:
         self._extend(known, between)
         if move.parent is None and len(move.terms) == 2:
             self._mix_pair(float(self.grid.knots[move.position]))
+        if self._spacing is not None and move.parent is None:
+            self._spacing.take(move.position)
         self.terms += move.terms
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
         if not self.is_full:
@@ -255,7 +277,7 @@ class _Search:
         if self._families is not None:
             first, room = self._columns - len(columns), self.max_terms - self.counter
             table = self._as_table(columns)
-            self._families.extend(table, terms, first, self._factor, self._projection, room)
+            self._families.extend(table, terms, first, self._factor, self._projection, room, self._all_of_it)
 
 
 def forward(

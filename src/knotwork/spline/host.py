@@ -10,18 +10,21 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
 from knotwork.data.limits import Limits, held_range
-from knotwork.spline.knots import Spans, choose_candidates
+from knotwork.spline.knots import Spans, choose_candidates, with_given
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
-from knotwork.spline.moments.moments import RowSums, TermTable
+from knotwork.spline.moments.moments import Hinges, RowSums, TermTable
 from knotwork.spline.moments.tables import TableRows
 from knotwork.spline.result import Knot
 from knotwork.spline.scaling import Scaling, standardise, standardise_response
+from knotwork.spline.units import KnotValues
 
 # Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
 MAX_KNOT_ROWS = 1000
 
 Knots = dict[tuple[int, float], Knot]
+# For each feature its knots in the data's units, or None.
+Given = tuple[Floats | None, ...]
 
 
 class SearchTable(Protocol):
@@ -42,10 +45,13 @@ class SearchTable(Protocol):
         """The range of the features as they are fitted."""
         ...
 
-    def candidates(self, spans: Spans, max_knots: int | None, *, clip: bool) -> CandidateGrid:
+    def candidates(
+        self, spans: Spans, max_knots: int | None, *, clip: bool, given: Given | None = None
+    ) -> CandidateGrid:
         """Choose the knots; at most ``max_knots`` a feature, None for all that the spans allow.
 
         clip : hold values far beyond the bulk of a column at the outermost of the others, from now on
+        given : knots of some features in the data's units, None for those to choose
         """
         ...
 
@@ -66,17 +72,22 @@ class HostTable:
     """A table in memory: X (N, d), y (N, p), weights (N,) or None; a :class:`SearchTable`."""
 
     def __init__(self, X: NDArray[np.floating], y: Floats, weights: Floats | None, workers: Workers) -> None:
-        self._X, self._weights, self._workers = X, weights, workers
+        self._X, self._weights, self.workers = X, weights, workers
         self._columns, self.x_scaling, self.limits = standardise(X, workers)
         self._responses, self.y_scaling = standardise_response(y, weights)
+        self.given: KnotValues = {}
 
-    def candidates(self, spans: Spans, max_knots: int | None, *, clip: bool) -> CandidateGrid:
+    def candidates(
+        self, spans: Spans, max_knots: int | None, *, clip: bool, given: Given | None = None
+    ) -> CandidateGrid:
         """Choose the knots; at most ``max_knots`` a feature, None for all that the spans allow."""
-        grid, reaches = choose_candidates(self._columns, self._weights, spans, max_knots, self._workers)
+        grid, reaches = choose_candidates(self._columns, self._weights, spans, max_knots, self.workers)
         held = self._held(reaches) if clip else self.limits
         if held != self.limits:  # some values lie far beyond the bulk: once more, without them
-            self._columns, self.x_scaling, self.limits = standardise(self._X, self._workers, held)
-            grid, _ = choose_candidates(self._columns, self._weights, spans, max_knots, self._workers)
+            self._columns, self.x_scaling, self.limits = standardise(self._X, self.workers, held)
+            grid, _ = choose_candidates(self._columns, self._weights, spans, max_knots, self.workers)
+        if given is not None:
+            grid, self.given = with_given(grid, given, self.x_scaling)
         return grid
 
     def _held(self, reaches: Floats) -> Limits:
@@ -90,9 +101,21 @@ class HostTable:
             lower[f], upper[f] = (float(self._X[(column == z).argmax(), f]) for z in (low, high))
         return Limits(lower, upper)
 
+    def knot_values(self, hinges: Hinges) -> KnotValues:
+        """Return standardised knots in the data's units: as they were given, or to the last digit without a look-up."""
+        scale, centre = self.x_scaling.scale, self.x_scaling.centre
+        return {(f, t): self.given.get((f, t), float((t + centre[f]) / scale[f])) for f, t, _ in hinges}
+
+    def some(self, grid: CandidateGrid, rows: NDArray[np.intp] | None, workers: Workers) -> CpuRows:
+        """Return the passes over some of the rows, or all."""
+        if rows is None:
+            return CpuRows(self._columns, self._responses, self._weights, grid, workers)
+        weights = None if self._weights is None else self._weights[rows]
+        return CpuRows(self._columns.take(rows, axis=1), self._responses.take(rows, axis=1), weights, grid, workers)
+
     def sums(self, grid: CandidateGrid, max_terms: int, engine: str) -> RowSums:
         """Return the sums behind a search: by passes over the rows, or from tables of pairs of features."""
-        passes = CpuRows(self._columns, self._responses, self._weights, grid, self._workers)
+        passes = self.some(grid, None, self.workers)
         if engine == "passes":
             return passes
         return TableRows(passes, max_terms, counts=engine == "counts", always=engine != "auto")
@@ -107,15 +130,17 @@ class HostTable:
         # In order, so that a column stays in the cache for all of its knots.
         keys = knots_of(terms)
         found: Knots = {}
-        parts = self._workers.split(len(keys), work=len(self._X) * len(keys) // 4)
+        parts = self.workers.split(len(keys), work=len(self._X) * len(keys) // 4)
 
         def task(k: int) -> None:
             for f, knot in keys[slice(*parts[k])]:
                 rows = np.flatnonzero(self._columns[f] == knot)
-                value = float(np.clip(self._X[rows[0], f], self.limits.lower[f], self.limits.upper[f]))
+                value = self.given.get((f, knot))
+                if value is None:
+                    value = float(np.clip(self._X[rows[0], f], self.limits.lower[f], self.limits.upper[f]))
                 found[f, knot] = Knot(f, value=value, count=rows.size, rows=rows[:MAX_KNOT_ROWS].copy())
 
-        self._workers.run(task, len(parts))
+        self.workers.run(task, len(parts))
         return found
 
 

@@ -102,11 +102,19 @@ class Families:
         return [self._tables.known(slot, side, move.position, columns) for side in move.sides]
 
     def extend(
-        self, columns: TermTable, terms: Sequence[Hinges], first: int, factor: Floats, projection: Floats, room: int
+        self,
+        columns: TermTable,
+        terms: Sequence[Hinges],
+        first: int,
+        factor: Floats,
+        projection: Floats,
+        room: int,
+        all_of_it: float,
     ) -> None:
         """Add columns to the span, from number ``first`` on, and make parents of the terms that they are for.
 
         factor, projection : of the span with them; room : how many terms the next step may add
+        all_of_it : the RSS, if steps that explain all of it are to count as equal, or infinity
         """
         found = dict.fromkeys(parent for term in terms if (parent := self._parent_of(term)) is not None)
         new = [parent for parent in found if parent not in self._slots]
@@ -115,7 +123,7 @@ class Families:
         self._sums.extend(columns)
 
         def absorb(slots: NDArray[np.int64], first: int) -> None:
-            self._tables.absorb(slots, self._sums.products(slots, first), first, factor, projection, room)
+            self._tables.absorb(slots, self._sums.products(slots, first), first, factor, projection, room, all_of_it)
 
         if self._slots:
             absorb(np.array(list(self._slots.values()), np.int64), first)

@@ -7,6 +7,7 @@ All positions count observations, so a row of weight two counts like two rows.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +18,8 @@ from knotwork.compute.compiled import compiled, compiled_reduction
 from knotwork.compute.workers import Workers
 from knotwork.data.limits import reach, sampled_rows
 from knotwork.spline.moments.grid import CandidateGrid
+from knotwork.spline.scaling import Scaling
+from knotwork.spline.units import KnotValues
 
 # Values that show how unevenly a column is spread; how many to a cell are too many; where so many of the sample lie
 # closest together, most values are.
@@ -267,7 +270,7 @@ def choose_candidates(
 
     if highest > spans.endspan:
         workers.run(task, len(parts))
-    return _lay_out(knots), reaches
+    return lay_out(knots), reaches
 
 
 def child_candidates(grid: CandidateGrid, max_knots: int, minimum: Floats) -> CandidateGrid:
@@ -286,10 +289,31 @@ def child_candidates(grid: CandidateGrid, max_knots: int, minimum: Floats) -> Ca
         places = np.arange(count) if count <= max_knots else np.arange(max_knots) * (count - 1) // max(max_knots - 1, 1)
         chosen = grid.knots[first + 1 + places]
         knots.append(minimum[f : f + 1] if count == 0 and not np.isnan(minimum[f]) else chosen)
-    return _lay_out(knots)
+    return lay_out(knots)
 
 
-def _lay_out(knots: list[Floats]) -> CandidateGrid:
+def with_given(
+    grid: CandidateGrid, given: Sequence[Floats | None], scaling: Scaling
+) -> tuple[CandidateGrid, KnotValues]:
+    """Put knots that a user gave, in the data's units, in the place of those that were chosen.
+
+    Return the grid, and the values as they were given by (feature, standardised knot).
+    """
+    values: KnotValues = {}
+    knots = []
+    for f, (first, last) in enumerate(itertools.pairwise(grid.offsets)):
+        own = given[f]
+        if own is None:
+            knots.append(grid.knots[first + 1 : last])
+            continue
+        standardised = own * scaling.scale[f] - scaling.centre[f]
+        values |= {(f, float(z)): float(t) for z, t in zip(standardised, own, strict=True)}
+        knots.append(np.unique(standardised))
+    return lay_out(knots), values
+
+
+def lay_out(knots: list[Floats]) -> CandidateGrid:
+    """Lay out the knots of each feature, rising, behind the feature itself."""
     sizes = np.array([k.size + 1 for k in knots])
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     flat = np.zeros(offsets[-1])

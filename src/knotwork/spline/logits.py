@@ -17,34 +17,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg.lapack import dpotrf, dpotri
 
 from knotwork.arrays import Floats
 from knotwork.spline.columns import Array, Columns, Values, weighted_mean
+from knotwork.spline.newton import inverse_of, minimise, penalised_gram, penalty_of, polish, rough_precision
 
-MAX_STEPS = 100
 # A step whose promised gain is below this share of the objective is the last.
 TOLERANCE = 1e-6
-# Conjugate gradients for a step end when this share of the squared slope is left.
-SOLVED = 0.15
-MAX_PRODUCTS = 100
-# Steps that polish coefficients are solved up to EXACT, and end after one that promised less than POLISHED of the
-# objective; ROUNDING is that of the objective.
-EXACT, POLISHED, ROUNDING, MAX_POLISHES = 1e-4, 1e-16, 1e-12, 6
 # The preconditioner is recomputed after a step that took more products than this share of the columns; half of that for
 # two classes, which share one block.
 STALE = 0.15
-# A step goes on along its direction if the slope there is still this share of what it was, this far at most.
-STILL_FALLING = 0.2
-LONGEST_STEP = 4.0
 # The exponentials of logits below this, and sums of them, are finite and not zero: by the bytes of a number.
 SAFE = {4: 80.0, 8: 600.0}
-# Single precision pays off from this many products in a sum of outer products. It is enough for the preconditioner, and
-# for everything if the tolerance is at least this share of the objective.
-LARGE = 1e6
+# Single precision is enough for everything if the tolerance is at least this share of the objective.
 COARSE = 1e-4
-# The intercepts are not to be shrunk, but a class of one row may ask for minus infinity where weights are extreme.
-INTERCEPT_RIDGE = 1e-8
 
 
 @dataclass(frozen=True)
@@ -63,6 +49,11 @@ class Point:
     objective: float
     slope: Floats
 
+    @property
+    def local(self) -> Array:
+        """What Hessian-vector products need."""
+        return self.probabilities
+
 
 @dataclass(frozen=True)
 class LogitFit:
@@ -74,7 +65,7 @@ class LogitFit:
     null_log_likelihood : of the intercept alone
     """
 
-    problem: _Problem
+    problem: Problem
     point: Point
     preconditioner: Floats
     null_log_likelihood: float
@@ -82,22 +73,12 @@ class LogitFit:
     def refit(self, ridge: float, tolerance: float = TOLERANCE) -> LogitFit:
         """Fit with another ridge, beginning with these coefficients."""
         problem = self.problem.with_ridge(ridge)
-        found = problem.newton(self.problem.moved(self.point, problem.penalty), self.preconditioner, tolerance)
+        found = minimise(problem, self.problem.moved(self.point, problem.penalty), self.preconditioner, tolerance)
         return LogitFit(problem, *found, self.null_log_likelihood)
 
     def polished(self) -> LogitFit:
         """Take steps, solved exactly, until only rounding is left: the order of the rows then decides nothing."""
-        problem, point = self.problem, self.point
-        inverses = problem.inverses(point.probabilities)
-        for _ in range(MAX_POLISHES):
-            direction, _ = problem.direction(point.slope, point.probabilities, inverses, EXACT)
-            trial = problem.evaluate(point.theta - direction)
-            size = 1.0 + abs(point.objective)
-            if not trial.objective <= point.objective + ROUNDING * size:
-                break  # nearly separable classes: a whole step may be too long
-            gain, point = float(np.sum(point.slope * direction)), trial
-            if gain <= POLISHED * size:
-                break
+        point, inverses = polish(self.problem, self.point)
         return replace(self, point=point, preconditioner=inverses)
 
     @property
@@ -128,7 +109,7 @@ class LogitFit:
     @cached_property
     def _curvature(self) -> tuple[Floats, Floats]:
         gram, between = self.problem.curvature(self.point.probabilities)
-        return _inverse(gram)[1:, 1:], between
+        return inverse_of(gram)[1:, 1:], between
 
     def term_costs(self) -> Floats:
         """Rise in deviance without each term, the others fitted again: Wald's statistics, (M,)."""
@@ -188,15 +169,15 @@ def fit_logits(
     (array([0.]), array([[1.0986]]))
     """
     count, rows = values.shape
-    precision = np.float64 if tolerance < COARSE else _rough(rows, 1 + count)
-    problem = _Problem.of(values, codes, classes, weights, ridge, units, precision)
+    precision = np.float64 if tolerance < COARSE else rough_precision(rows, 1 + count)
+    problem = Problem.of(values, codes, classes, weights, ridge, units, precision)
     start = problem.evaluate(problem.start())
-    found = problem.newton(start, problem.first_inverses(start.probabilities), tolerance)
+    found = minimise(problem, start, problem.first_inverses(start.probabilities), tolerance)
     return LogitFit(problem, *found, start.log_likelihood)
 
 
 @dataclass(frozen=True)
-class _Problem:
+class Problem:
     """A penalised likelihood of columns [1, centred basis/units], penalty (1 + M,) their ridge.
 
     Rows run along the last axis: there are many of them, and few classes. Columns, weights and probabilities may be in
@@ -219,14 +200,15 @@ class _Problem:
         ridge: float,
         units: Floats,
         precision: Any = np.float64,
-    ) -> _Problem:
+    ) -> Problem:
+        """Return the problem of some columns and rows of known classes."""
         columns = Columns(values, weighted_mean(values, weights), units, precision)
         weights = weights.astype(precision, copy=False)
-        return cls(columns, codes, weights, contrasts(classes), _penalty(ridge, len(columns)))
+        return cls(columns, codes, weights, contrasts(classes), penalty_of(ridge, len(columns)))
 
-    def with_ridge(self, ridge: float) -> _Problem:
+    def with_ridge(self, ridge: float) -> Problem:
         """Return the same likelihood with another ridge."""
-        return replace(self, penalty=_penalty(ridge, len(self.columns)))
+        return replace(self, penalty=penalty_of(ridge, len(self.columns)))
 
     def start(self) -> Floats:
         """Return the coefficients of the intercept alone: (1 + M, K − 1)."""
@@ -305,104 +287,34 @@ class _Problem:
         """
         classes, k = self.contrast.shape
         rows = [self.weights * p * (1 - p) * (classes / k) for p in probabilities[: classes if k > 1 else 1]]
-        return np.stack([_inverse(self._gram(row, self._rough)) for row in rows])
+        return np.stack([inverse_of(self._gram(row, self._rough)) for row in rows])
+
+    def hessian(self, probabilities: Array) -> Floats:
+        """Return the Hessian of two classes: (1 + M, 1 + M)."""
+        p = probabilities[0]
+        return self._gram(2 * self.weights * p * (1 - p), np.float64)
 
     def first_inverses(self, probabilities: Array) -> Floats:
         """Return the same where the probabilities are those of the intercept alone, at the price of one."""
         classes, k = self.contrast.shape
         own = probabilities[: classes if k > 1 else 1, 0].astype(np.float64)
         own = own * (1 - own) * (classes / k)
-        inverse = _inverse(self._gram(self.weights * own.mean(), self._rough))
+        inverse = inverse_of(self._gram(self.weights * own.mean(), self._rough))
         return inverse * (own.mean() / own)[:, None, None]
 
     @property
     def _rough(self) -> Any:
-        return _rough(len(self.codes), len(self.columns))
+        return rough_precision(len(self.codes), len(self.columns))
 
     def _gram(self, weights: Array, precision: Any) -> Floats:
-        """Return the penalised sum of outer products of the columns, in some precision."""
-        max_weight = max(float(weights.max()), np.finfo(float).tiny)
-        root = np.sqrt((weights / max_weight).clip(0.0)).astype(precision)
-        gram = np.zeros((len(self.columns), len(self.columns)))
-        for rows, columns in self.columns.blocks():
-            b = columns.astype(precision, copy=False) * root[rows]
-            gram += b @ b.T
-        gram *= max_weight
-        gram[np.diag_indices(len(gram))] += np.maximum(self.penalty, 10 * np.finfo(precision).eps * np.trace(gram))
-        return gram
+        return penalised_gram(self.columns, weights, self.penalty, precision)
 
-    def newton(self, point: Point, inverses: Floats, tolerance: float) -> tuple[Point, Floats]:
-        """Newton's method: return where it arrives, and the preconditioner.
+    def precondition(self, inverses: Floats, residual: Floats) -> Floats:
+        """Apply a preconditioner."""
+        spread = (self.contrast @ residual.T)[:, :, None]
+        found: Floats = np.matmul(inverses, spread)[:, :, 0].T @ self.contrast
+        return found
 
-        Steps are halved until the objective falls. Where classes are nearly separable the likelihood flattens along a
-        step, which is then too short: it goes on while the slope at its end is steep enough.
-        """
-        for _ in range(MAX_STEPS):
-            direction, products = self.direction(point.slope, point.probabilities, inverses)
-            gain = float(np.sum(point.slope * direction))
-            length, last = 1.0, gain <= tolerance * (1.0 + abs(point.objective))
-            while True:
-                trial = self.evaluate(point.theta - length * direction)
-                if trial.objective <= point.objective - 1e-4 * length * gain:
-                    break
-                length /= 2
-                if length < 1e-8:  # only rounding is left
-                    return point, inverses
-            point = trial
-            if last:
-                break
-            ahead = float(np.sum(point.slope * direction))
-            if length == 1.0 and STILL_FALLING * gain < ahead < gain:
-                further = min(gain / (gain - ahead), LONGEST_STEP) - 1.0
-                trial = self.evaluate(point.theta - further * direction)
-                if trial.objective < point.objective:
-                    point = trial
-            if products * len(self.contrast) > STALE * len(direction) * len(inverses):
-                inverses = self.inverses(point.probabilities)
-        return point, inverses
-
-    def direction(
-        self, slope: Floats, probabilities: Array, inverses: Floats, solved: float = SOLVED
-    ) -> tuple[Floats, int]:
-        """Solve Hessian·direction = slope by conjugate gradients, up to a share ``solved`` of the squared slope.
-
-        The preconditioner, which may be that of an earlier step, keeps the number of products small, which is returned
-        with the direction.
-        """
-        contrast = self.contrast
-
-        def precondition(residual: Floats) -> Floats:
-            found: Floats = np.matmul(inverses, (contrast @ residual.T)[:, :, None])[:, :, 0].T @ contrast
-            return found
-
-        direction, residual, preconditioned = np.zeros_like(slope), slope, precondition(slope)
-        left = first = float(np.sum(residual * preconditioned))
-        products = 0
-        while left > solved * first and products < MAX_PRODUCTS:
-            bent = self.hessian_product(preconditioned, probabilities)
-            length = left / float(np.sum(preconditioned * bent))
-            direction = direction + length * preconditioned
-            residual = residual - length * bent
-            step = precondition(residual)
-            left, before = float(np.sum(residual * step)), left
-            preconditioned = step + left / before * preconditioned
-            products += 1
-        return direction, products
-
-
-def _penalty(ridge: float, columns: int) -> Floats:
-    penalty = np.full(columns, ridge)
-    penalty[0] = min(ridge, INTERCEPT_RIDGE)
-    return penalty
-
-
-def _rough(rows: int, columns: int) -> Any:
-    """Return the precision that is enough where little depends on it."""
-    return np.float32 if rows * columns**2 > LARGE else np.float64
-
-
-def _inverse(matrix: Floats) -> Floats:
-    """Invert a symmetric matrix without negative eigenvalues."""
-    lower = np.tril(dpotri(dpotrf(matrix, lower=True, overwrite_a=True)[0], lower=True, overwrite_c=True)[0])
-    inverse: Floats = lower + np.tril(lower, -1).T
-    return inverse
+    def stale(self, products: int, inverses: Floats) -> bool:
+        """Whether a step that took so many products asks for a new preconditioner."""
+        return products * len(self.contrast) > STALE * len(self.columns) * len(inverses)

@@ -7,7 +7,7 @@ here needs more than numpy, so a spline can be stored, sent and evaluated withou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from math import isfinite
 from numbers import Integral, Real
@@ -17,10 +17,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from knotwork.arrays import CHUNK, Floats, FrozenArrays, read_numbers
+from knotwork.data.columns.part import Part
 from knotwork.data.limits import Limits
 from knotwork.errors import DataError
 from knotwork.parameters import is_number, is_sequence, shown
-from knotwork.printable import printable
+from knotwork.spline.formula import Formula
+from knotwork.spline.source import c_source, excel_formula, python_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,6 +273,8 @@ class Spline(FrozenArrays):
     coef : (terms, outputs)
     feature_names : d names, in the order of the columns the spline takes
     limits : minima and maxima that features are held at, so that the spline is flat beyond them; None for none
+    parts : what people read in the features, in order: categories, dates, numbers with gaps; None for plain numbers.
+        They only change how the spline is written.
 
     Examples
     --------
@@ -284,7 +288,7 @@ class Spline(FrozenArrays):
     array([5., 5.])
     >>> print(flat)
     2 + 3·h(x - 1)
-    features are held at their limits beyond them
+    values beyond a feature's limits count as the limits
     """
 
     terms: tuple[Term, ...]
@@ -292,6 +296,7 @@ class Spline(FrozenArrays):
     coef: Floats
     feature_names: tuple[str, ...]
     limits: Limits | None = None
+    parts: tuple[Part, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("terms", "feature_names"):
@@ -322,10 +327,19 @@ class Spline(FrozenArrays):
             raise DataError(
                 f"limits must be those of the {len(self.feature_names)} features, got {len(self.limits)} of them"
             )
+        if self.parts is not None:
+            if not is_sequence(self.parts) or not all(isinstance(part, Part) for part in self.parts):
+                raise DataError(f"parts must be a tuple of Part, or None, got {shown(self.parts)}")
+            object.__setattr__(self, "parts", tuple(self.parts))
+            if sum(part.width for part in self.parts) != len(self.feature_names):
+                raise DataError(
+                    f"parts must be those of the {len(self.feature_names)} features, got "
+                    f"{sum(part.width for part in self.parts)} of them"
+                )
 
     def __call__(self, X: ArrayLike) -> Floats:
         """Evaluate: (N, d) → (N,) for one output, (N, outputs) for several."""
-        X = self._rows(X)
+        X = self.rows(X)
         out = np.empty((X.shape[0], self.intercept.size))
         for start in range(0, X.shape[0], CHUNK):
             rows = slice(start, start + CHUNK)
@@ -337,7 +351,7 @@ class Spline(FrozenArrays):
 
     def basis(self, X: ArrayLike) -> Floats:
         """Return the terms as columns: (N, d) → (N, terms), the intercept's column of ones left out."""
-        X = self._rows(X)
+        X = self.rows(X)
         out = np.empty((len(self.terms), X.shape[0])).T  # column after column, as they are evaluated
         for start in range(0, X.shape[0], CHUNK):
             rows = slice(start, start + CHUNK)
@@ -366,7 +380,8 @@ class Spline(FrozenArrays):
         """What the values of lines and hinges are held at; other terms are of features that are held."""
         return tuple(_range_of(term, self.limits) for term in self.terms)
 
-    def _rows(self, X: ArrayLike) -> Floats:
+    def rows(self, X: ArrayLike) -> Floats:
+        """Return rows as an array of floats (N, d), or refuse them."""
         array = read_numbers(X, "X")
         if array.ndim != 2 or array.shape[1] != len(self.feature_names):
             raise DataError(
@@ -382,16 +397,82 @@ class Spline(FrozenArrays):
         return hash((self.terms, self.feature_names, self.intercept.tobytes(), self.coef.tobytes(), self.limits))
 
     def __str__(self) -> str:
-        lines = [self._formula(k) for k in range(self.intercept.size)]
-        if self.limits is not None and self.terms:
-            lines.append("features are held at their limits beyond them")
-        return "\n".join(lines)
+        return self._formula.text()
 
-    def _formula(self, output: int) -> str:
-        parts = [f"{self.intercept[output]:.6g}"]
-        for term, beta in zip(self.terms, self.coef[:, output], strict=True):
-            parts.append(f"{'+' if beta >= 0 else '-'} {abs(beta):.6g}·{printable(term.describe(self.feature_names))}")
-        return " ".join(parts) if len(parts) <= 2 else "\n  ".join(parts)
+    def _repr_latex_(self) -> str:
+        return self._formula.latex()
+
+    def _repr_html_(self) -> str:
+        return self._formula.html()
+
+    @cached_property
+    def _formula(self) -> Formula:
+        return Formula(self)
+
+    def term_texts(self) -> list[str]:
+        """Return each term as people write it, 0/1 features in words: "h(length - 0.4) where Sex is I"."""
+        return self._formula.terms()
+
+    def simplify(self, tolerance: float, X: ArrayLike | None = None) -> Spline:
+        """Return a spline with fewer terms that differs from this one by no more than a tolerance.
+
+        Parameters
+        ----------
+        tolerance : the root mean square of the difference, as a share of this spline's std, both over the rows of X;
+            with several outputs it holds for each
+        X : (N, d) rows to measure on, the training rows say. None takes 4096 points between the limits of the features,
+            spread evenly and the same ones every time, so that the loss is that of all values, common or rare.
+
+        Examples
+        --------
+        >>> f = Spline((Linear(0), Hinge(0, 0.5, 1)), [0.0], [[1.0], [0.01]], ("x",), Limits([0.0], [1.0]))
+        >>> print(f.simplify(0.01))
+        -0.0008 + 1.005·x
+        values beyond a feature's limits count as the limits
+        """
+        from knotwork.spline.simplify import simplify
+
+        return simplify(self, tolerance, X)
+
+    def to_python(self, name: str = "predict") -> str:
+        """Return the source of a Python function of one row, without imports.
+
+        It takes the encoded features, ``x[0]``, ``x[1]``, … in the order of ``feature_names``: for a model of a table
+        with categories or gaps ``model.encoder_.encode(X)`` makes them. Several outputs come as a list.
+
+        >>> f = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
+        >>> space = {}
+        >>> exec(f.to_python(), space)
+        >>> space["predict"]([2.0])
+        5.0
+        """
+        return python_source(self, name)
+
+    def to_c(self, name: str = "predict") -> str:
+        """Return the source of a C function of one row, ``double predict(const double *x)``, without includes.
+
+        It takes the encoded features, as :meth:`to_python` does. With several outputs it is
+        ``void predict(const double *x, double *y)``.
+        """
+        return c_source(self, name)
+
+    def to_excel_formula(
+        self, cells: Sequence[str] | Mapping[str, str] | None = None, output: int | None = None
+    ) -> str:
+        """Return a formula for a spreadsheet: Excel, LibreOffice, Google Sheets.
+
+        Parameters
+        ----------
+        cells : where the encoded features are, in their order or by name; None is A2, B2, … as under a header
+        output : which output, if there are several, counted from 0
+
+        Examples
+        --------
+        >>> f = Spline((Hinge(0, 1.5, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
+        >>> f.to_excel_formula(), f.to_excel_formula({"x": "$B7"})
+        ('=2+3*MAX(0,A2-1.5)', '=2+3*MAX(0,$B7-1.5)')
+        """
+        return excel_formula(self, cells, output)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spline as plain JSON values; floats survive the trip bit for bit."""
@@ -401,6 +482,7 @@ class Spline(FrozenArrays):
             "coef": self.coef.tolist(),
             "feature_names": list(self.feature_names),
             "limits": None if self.limits is None else [self.limits.lower.tolist(), self.limits.upper.tolist()],
+            "parts": None if self.parts is None else [asdict(part) for part in self.parts],
         }
 
     @classmethod
@@ -413,5 +495,7 @@ class Spline(FrozenArrays):
             intercept=record["intercept"],
             coef=record["coef"],
             feature_names=tuple(record["feature_names"]),
-            limits=None if record.get("limits") is None else Limits(*record["limits"]),  # earlier versions had none
+            # Earlier versions had none of these.
+            limits=None if record.get("limits") is None else Limits(*record["limits"]),
+            parts=None if record.get("parts") is None else tuple(Part.from_dict(part) for part in record["parts"]),
         )

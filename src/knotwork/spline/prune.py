@@ -38,6 +38,10 @@ class PruningPath:
         """Columns of the subset with the minimum GCV, in rising order."""
         return np.flatnonzero(self.members[np.argmin(self.gcv)])
 
+    def of_size(self, terms: int) -> NDArray[np.intp]:
+        """Columns of the subset of so many, the intercept included; of the largest if there are fewer."""
+        return np.flatnonzero(self.members[min(terms, len(self.members)) - 1])
+
 
 @compiled
 def _eliminate(table, p, rss, prefixes, order, best_rss, members):  # type: ignore[no-untyped-def]
@@ -96,15 +100,22 @@ def _eliminate(table, p, rss, prefixes, order, best_rss, members):  # type: igno
             rss += table[size, j] * table[size, j]
 
 
+def eliminate(factor: Floats, projection: Floats, rss: float, *, prefixes: bool) -> tuple[NDArray[np.bool_], Floats]:
+    """Return the members (M, M) and the RSS (M,) of the best subset of each size.
+
+    factor, projection : (M, M) and (M, p), the triangular factor of the columns and the responses along them
+    rss : what all columns leave of the responses
+    """
+    columns = len(factor)
+    best = np.full(columns, np.inf)
+    members = np.zeros((columns, columns), dtype=np.bool_)
+    table = np.concatenate([factor, projection, inverse_of(factor).T], axis=1)
+    _eliminate(table, projection.shape[1], rss, prefixes, np.arange(columns), best, members)
+    return members, best
+
+
 def prune(path: ForwardPass, *, penalty: float, prefixes: bool) -> PruningPath:
     """Find the best subset of each size and the size with the minimum GCV."""
-    columns = len(path.factor)
-    rss = np.full(columns, np.inf)
-    members = np.zeros((columns, columns), dtype=np.bool_)
-    table = np.concatenate([path.factor, path.projection, inverse_of(path.factor).T], axis=1)
-    _eliminate(table, path.projection.shape[1], path.rss, prefixes, np.arange(columns), rss, members)
-    return PruningPath(
-        members=members,
-        rss=rss,
-        gcv=np.array([gcv(rss[k], path.opening.total, k + 1, penalty) for k in range(columns)]),
-    )
+    members, rss = eliminate(path.factor, path.projection, path.rss, prefixes=prefixes)
+    scores = [gcv(rss[k], path.opening.total, k + 1, penalty) for k in range(len(rss))]
+    return PruningPath(members=members, rss=rss, gcv=np.array(scores))

@@ -19,7 +19,8 @@ from knotwork.spline.triangular import inverse_of, triangular
 # The residual's products are exact to rounding, so each pass gains as many digits as the factor has: the second
 # is already enough up to condition numbers near 1e7, the others are for worse, and for sums that are not exact.
 MAX_PASSES = 12
-TOLERANCE = 1e-13
+# Share of the RSS that a correction may have gained and be the last: predictions then move by less than 1e-9 of it.
+TOLERANCE = 1e-18
 
 
 @dataclass(frozen=True)
@@ -37,26 +38,25 @@ class Refit:
     inverse: Floats
 
 
-def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp]) -> Refit:
-    """Fit the chosen columns of the forward pass (0 is the intercept) and polish the coefficients."""
+def refit(rows: RowSums, path: ForwardPass, chosen: NDArray[np.intp], passes: int = MAX_PASSES) -> Refit:
+    """Fit the chosen columns of the forward pass (0 is the intercept) and polish the coefficients.
+
+    passes : over the rows, at most
+    """
     factor, projection = triangular(path.factor[:, chosen], path.projection)
     inverse = inverse_of(factor)
     beta = inverse @ projection
     terms = path.terms[chosen[1:] - 1]
-    previous, rss = beta, np.full(beta.shape[1], np.inf)
-    for _ in range(MAX_PASSES):
+    last_gain = np.inf
+    for _ in range(passes):
         residual = rows.residual(terms, beta[0], beta[1:])
-        if residual.rss.sum() >= rss.sum():
-            beta = previous  # only rounding is left
-            break
         correction = inverse @ (inverse.T @ residual.dots)
-        gain = (residual.dots * correction).sum(axis=0)
-        previous, beta, rss = beta, beta + correction, residual.rss
-        if gain.sum() <= TOLERANCE * rss.sum():
-            rss = np.maximum(rss - gain, 0.0)
+        gain = (residual.dots * correction).sum(axis=0)  # what the correction would take from the RSS
+        if gain.sum() >= last_gain:  # only rounding is left
             break
-    else:
-        beta = previous
+        beta, rss, last_gain = beta + correction, np.maximum(residual.rss - gain, 0.0), gain.sum()
+        if last_gain <= TOLERANCE * rss.sum():
+            break
     return Refit(terms=terms, intercept=beta[0], coef=beta[1:], rss=rss, inverse=inverse)
 
 

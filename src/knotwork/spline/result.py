@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.limits import Limits
+from knotwork.errors import DataError
 from knotwork.spline.forward import Step
 from knotwork.spline.knots import Spans
 from knotwork.spline.model import Spline, Term
 from knotwork.spline.prune import PruningPath
 from knotwork.spline.refit import Refit, feature_costs, term_costs
+from knotwork.spline.units import SearchPath
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,8 @@ class Selection:
     steps, stopped : the forward pass, step by step, and why it ended
     observations : their number, Σw with weights
     spans, penalty : as the fit used them, defaults filled in
-    gcv_by_degree : GCV of the fits of degree 1, 2, … among which this one was chosen; empty if the degree was given
+    gcv_by_degree : GCV of the fits of degree 1, 2, … among which this one was chosen, that of degree 1 with a charge
+        of 2 for a knot unless the penalty was given; empty if the degree was given
     """
 
     forward_terms: tuple[Term, ...]
@@ -96,6 +99,7 @@ class SplineFit:
     selection : the forward pass and what pruning kept of it
     standardised : the search in its own coordinates, for measures that need its triangular factor
     limits : range of the features as they were fitted; None in models that earlier versions saved
+    path : what the splines of other sizes follow from; None likewise
     """
 
     spline: Spline
@@ -105,6 +109,27 @@ class SplineFit:
     selection: Selection
     standardised: StandardisedSearch
     limits: Limits | None
+    path: SearchPath | None
+
+    @property
+    def sizes(self) -> int:
+        """Number of sizes there are subsets of: 1, the intercept alone, to so many terms."""
+        return len(self.standardised.pruning.members)
+
+    def of_size(self, terms: int) -> Spline:
+        """Return the spline of so many terms, the intercept included: the best subset that pruning found.
+
+        Its coefficients come from the sums of the search: exact to rounding times the condition of the terms.
+        """
+        if self.path is None:
+            raise DataError(
+                "splines of other sizes follow from the search, which this model does not have: it was saved by an "
+                "earlier version; fit it again"
+            )
+        columns = self.standardised.pruning.of_size(terms)
+        beta, own = self.path.coefficients(columns), columns[1:] - 1
+        chosen = [self.selection.forward_terms[m] for m in own]
+        return self.path.units[own].spline(chosen, beta[0], beta[1:], self.spline.feature_names, self.spline.limits)
 
     @property
     def term_costs(self) -> Floats:

@@ -48,7 +48,7 @@ def test_network_to_pieces_to_lattice_to_network(seed, inputs, widths, outputs, 
 def test_a_trained_network_goes_the_whole_way_round():
     X, y = kw.datasets.load_wine_quality("red")
     table = X[["alcohol", "volatile acidity"]].to_numpy()
-    model = kw.SplineNetRegressor(hidden=(12, 6), epochs=5, random_state=0).fit(table, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(12, 6), epochs=5, random_state=0).fit(table, y)
     box = (table.min(axis=0), table.max(axis=0))
     net = model.network_.double()
     pieces = kw.from_network(net, box)

@@ -212,9 +212,13 @@ def test_a_module_without_enough_layers_becomes_an_additive_spline(search, rows)
 
 def test_an_estimator_trains_on_from_interactions(search, rows):
     X, y = rows
-    model = SplineNetRegressor(hidden=(64, 64), max_degree=2, max_terms=20, epochs=3, random_state=0).fit(X, y)
+    model = SplineNetRegressor(n_members=1, hidden=(64, 64), max_degree=2, max_terms=20, epochs=3, random_state=0).fit(
+        X, y
+    )
     assert degree_of(model.spline_) == 2
     history = model.history_
     assert history.validation_loss[history.best_epoch] <= history.validation_loss[0]
-    start = SplineNetRegressor(hidden=(64, 64), max_degree=2, max_terms=20, epochs=0, random_state=0).fit(X, y)
+    start = SplineNetRegressor(n_members=1, hidden=(64, 64), max_degree=2, max_terms=20, epochs=0, random_state=0).fit(
+        X, y
+    )
     np.testing.assert_allclose(start.predict(X), start.spline_(X), atol=1e-4 * y.std(axis=0).max())

@@ -4,6 +4,7 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
@@ -317,6 +318,8 @@ def test_the_line_fits_modules_that_answer_without_columns():
     net = nn.Sequential(Shared(), nn.Unflatten(0, (-1, 1)), kw.Scaling.back_to(1e4 * y))
     assert init_(net, X, 1e4 * y).max_difference < 1
     stale = nn.Sequential(kw.Scaling.of(X), chain(4, 20, 1))
+    refuse(stale, 1e3 * X, y, "'x.' lies outside it in 100% of these; initialise it with Scalings of these data")
+    stale = nn.Sequential(kw.Scaling.of(X, extrapolate="linear"), chain(4, 20, 1))
     refuse(stale, 1e3 * X, y, "initialise it with Scalings of these data at its ends")
 
 
@@ -569,7 +572,7 @@ def test_layers_too_narrow_for_two_units_an_output_hold_a_spline_everywhere_alik
     module, model = chain(64, *widths, 10), nn.Sequential(nn.Identity(), nn.Linear(64, 10))
     assert init_(module, rows, labels, random_state=0).max_difference < 1e-3
     assert kw.init_head_(model, "1", (rows, labels), hidden=widths, random_state=0).max_difference < 1e-3
-    estimator = kw.SplineNetClassifier(hidden=widths, epochs=0, random_state=0).fit(X, y)
+    estimator = kw.SplineNetClassifier(n_members=1, hidden=widths, epochs=0, random_state=0).fit(X, y)
     shares = [(net(rows).argmax(dim=1) == labels).float().mean() for net in (module, model, estimator.network_)]
     assert min(shares) > 0.8
 
@@ -632,3 +635,16 @@ def test_dropout_asks_for_a_larger_ridge():
     ]
     np.testing.assert_array_equal(splines[0].coef, splines[1].coef)
     assert not np.array_equal(splines[1].coef, splines[2].coef)
+
+
+def test_the_line_to_add_works_for_columns_of_many_categories():
+    rng = np.random.default_rng(0)
+    city = rng.integers(0, 60, 1200)
+    X = pd.DataFrame({"x": 1e6 + 1e5 * rng.normal(size=1200), "city": [f"c{k:02d}" for k in city]})
+    y = X["x"].to_numpy() / 1e5 + city / 10 + rng.normal(size=1200) / 10
+    module = nn.Sequential(nn.Linear(2, 32), nn.ReLU(), nn.Linear(32, 1))
+    with pytest.raises(NetworkError, match=r"nn\.Sequential\(kw\.Scaling\.of\(X, y\), module\)"):
+        kw.init_(module, X, y)
+    module = nn.Sequential(kw.Scaling.of(X, y), module)
+    report = kw.init_(module, X, y, random_state=0)
+    assert report.mean_difference < 1e-4

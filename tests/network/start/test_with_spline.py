@@ -279,7 +279,7 @@ def test_logits_of_classifiers_are_added_to():
 
 def test_frames_networks_and_splines_work_as_models(fitted):
     X, y = kw.datasets.load_abalone()
-    model = kw.SplineNetRegressor(hidden=(16,), epochs=1, random_state=0).fit(X, y)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=1, random_state=0).fit(X, y)
     net = kw.with_spline(nn.Sequential(nn.Linear(10, 8), nn.Tanh(), nn.Linear(8, 1)), model)
     rows = net.conversion.encoder.encode(X)
     np.testing.assert_allclose(values(net, rows)[:, 0], model.predict(X), rtol=1e-5)

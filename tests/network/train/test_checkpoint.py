@@ -225,7 +225,7 @@ def test_a_file_that_is_something_else_is_never_replaced(tmp_path, content):
     save_file({"a": torch.zeros(3)}, path)  # somebody's weights
     content = path.read_bytes()
     with pytest.raises(DataError, match="is something else"):
-        kw.SplineNetRegressor(checkpoint=path, epochs=1).fit(X, Y)
+        kw.SplineNetRegressor(n_members=1, checkpoint=path, epochs=1).fit(X, Y)
     assert path.read_bytes() == content
 
 
@@ -412,8 +412,8 @@ def test_what_a_file_cannot_hold_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("make", [
-    lambda **more: kw.SplineNetRegressor(hidden=(16, 16), epochs=6, dropout=0.2, **more),
-    lambda **more: kw.SplineNetClassifier(hidden=(16,), epochs=6, label_smoothing=0.1, **more),
+    lambda **more: kw.SplineNetRegressor(n_members=1, hidden=(16, 16), epochs=6, dropout=0.2, **more),
+    lambda **more: kw.SplineNetClassifier(n_members=1, hidden=(16,), epochs=6, label_smoothing=0.1, **more),
 ])  # fmt: skip
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_an_estimator_goes_on_from_its_checkpoint(tmp_path, monkeypatch, make, error):

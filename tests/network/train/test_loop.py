@@ -97,7 +97,7 @@ def test_the_global_generator_is_left_alone(data):
     torch.manual_seed(5)
     net = start(X, y)
     kw.train(net, X, y, epochs=2, dropout=0.5, random_state=0)
-    kw.SplineNetRegressor(hidden=(8,), epochs=1, start="random").fit(X, y)
+    kw.SplineNetRegressor(n_members=1, hidden=(8,), epochs=1, start="random").fit(X, y)
     for always in (False, True):
         kw.train(Noisy(X.shape[1], always), X, y, epochs=1, random_state=0)
     kw.train(Noisy(X.shape[1], True), [(X[:100], y[:100])], validation=(X[100:], y[100:]), epochs=1, random_state=0)

@@ -82,12 +82,14 @@ class Date:
 
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the features of a series into their place."""
-        found = moments(values, self.name)
+        found = moments(values, self.name, self.zone)
         if (found.zone is None) != (self.zone is None):
-            had, has = ("a time zone", "none") if self.zone else ("no time zone", f"{found.zone!r}")
-            raise DataError(
-                f"column {self.name!r} had {had} in training and now has {has}; give it one, or take it away"
+            had, has, advice = (
+                (f"the time zone {self.zone}", "none", "say in which zone its times are (tz_localize)")
+                if self.zone
+                else ("no time zone", found.zone, "convert it to the zone of training and take the zone away")
             )
+            raise DataError(f"column {self.name!r} had {had} in training and now has {has}; {advice}")
         return self.write_moments(found.values, out)
 
     def write_moments(self, values: Floats, out: Floats) -> Surprise:

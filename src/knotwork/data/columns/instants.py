@@ -14,13 +14,14 @@ import numpy as np
 
 from knotwork.arrays import Floats
 from knotwork.data.columns.series import texts
+from knotwork.data.columns.wording import is_gap_word
 from knotwork.errors import DataError
 
 DAY = 86_400e6
 UNITS = {"days": DAY, "hours": 3600e6, "seconds": 1e6}
 
 ISO_DATE = re.compile(
-    r"\s*\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?\s*(Z|[+-]\d\d(:?\d\d)?)?)?\s*", re.IGNORECASE
+    r"\s*\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?\s*(?P<zone>Z|[+-]\d\d(:?\d\d)?)?)?\s*", re.IGNORECASE
 )
 
 
@@ -32,17 +33,40 @@ class Moments:
     zone: str | None
 
 
-def moments(column: nw.Series[Any], name: str) -> Moments:
-    """Read dates and times of a day: of a type of their own, Python's, or texts as ISO 8601 writes them."""
+def moments(column: nw.Series[Any], name: str, zone: str | None = None) -> Moments:
+    """Read dates and times of a day: of a type of their own, Python's, or texts as ISO 8601 writes them.
+
+    zone : of a column that has no value to tell it by
+    """
+    zoned = zoned_dates(column)
+    if zoned is not None:
+        return zoned
     if column.dtype == nw.Date or isinstance(column.dtype, nw.Datetime):
-        zone = column.dtype.time_zone if isinstance(column.dtype, nw.Datetime) else None
-        return Moments(np.asarray(column.dt.timestamp("us").to_numpy(), dtype=np.float64), zone)
+        its_zone = column.dtype.time_zone if isinstance(column.dtype, nw.Datetime) else None
+        return Moments(np.asarray(column.dt.timestamp("us").to_numpy(), dtype=np.float64), its_zone)
     if column.dtype in (nw.String, nw.Object, nw.Categorical):
         codes, levels = factorise_objects(column)
-        found = parsed_dates(levels)
+        known = [k for k, level in enumerate(levels) if not is_gap_word(level)]
+        found = parsed_dates([levels[k] for k in known])
+        if not known:  # gaps are of no zone
+            return Moments(np.full(len(codes), np.nan), zone)
         if found is not None:
-            return Moments(np.append(found.values, np.nan)[codes], found.zone)
+            values = np.full(len(levels) + 1, np.nan)  # the last is a gap's
+            values[known] = found.values
+            return Moments(values[codes], found.zone)
     raise DataError(f"column {name!r} held dates in training and now holds {column.dtype}; convert it to dates first")
+
+
+def zoned_dates(column: nw.Series[Any]) -> Moments | None:
+    """Read pandas' dates of a time zone, some of which narwhals does not know (America/New_York); None for others."""
+    import pandas as pd
+
+    native = nw.to_native(column)
+    if not isinstance(native, pd.Series) or not isinstance(native.dtype, pd.DatetimeTZDtype):
+        return None
+    whole = native.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy(dtype="datetime64[us]")
+    values = np.where(np.isnat(whole), np.nan, whole.astype(np.int64).astype(np.float64))
+    return Moments(values, str(native.dtype.tz))
 
 
 def parsed_dates(levels: list[Any]) -> Moments | None:
@@ -51,15 +75,23 @@ def parsed_dates(levels: list[Any]) -> Moments | None:
 
     if not levels or not all(not isinstance(v, str) or ISO_DATE.fullmatch(v) for v in levels):
         return None
+    # One with a zone makes them all moments in UTC, whichever row it is in.
+    zoned = any(_has_zone(level) for level in levels)
     try:
-        zoned = [bool(getattr(pd.Timestamp(v), "tzinfo", None)) for v in levels[:1]]
-        found = pd.to_datetime(pd.Index(levels, dtype=object), format="ISO8601", utc=zoned[0])
+        found = pd.to_datetime(pd.Index(levels, dtype=object), format="ISO8601", utc=zoned)
         whole = np.asarray(found.tz_localize(None) if found.tz is not None else found, dtype="datetime64[us]")
     except (ValueError, TypeError, OverflowError, AttributeError):
         return None
     if np.isnat(whole).any():
         return None
-    return Moments(whole.astype(np.int64).astype(np.float64), "UTC" if zoned[0] else None)
+    return Moments(whole.astype(np.int64).astype(np.float64), "UTC" if zoned else None)
+
+
+def _has_zone(value: Any) -> bool:
+    if not isinstance(value, str):
+        return getattr(value, "tzinfo", None) is not None
+    found = ISO_DATE.fullmatch(value)
+    return found is not None and found.group("zone") is not None
 
 
 def lengths(column: nw.Series[Any], name: str) -> Floats:

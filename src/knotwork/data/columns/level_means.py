@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from knotwork.arrays import Floats, FrozenArrays
 from knotwork.data.columns.part import Part
-from knotwork.data.columns.series import factorise
+from knotwork.data.columns.series import factorise, recognised
 from knotwork.data.columns.surprise import Surprise
 
 
@@ -77,14 +77,21 @@ class LevelMeans(FrozenArrays):
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the numbers of a series or an array into their place, (N, k)."""
         codes, levels = factorise(values)
-        place = {level: k for k, level in enumerate(self.levels)}
-        known = len(place)
-        # Behind the levels: what training did not see, and gaps.
-        where = np.array([*(place.get(level, known) for level in levels), known + 1], dtype=np.intp)
+        where = self._places(levels)
         table = np.vstack([self.means, self.default, self.default if self.gap is None else self.gap])
         out[:] = table[where[codes]]
-        unseen = _unseen(levels, where[:-1] == known)
+        unseen = _unseen(levels, where[:-1] == len(self.levels))
         return Surprise(0 if self.gap is not None else int(np.count_nonzero(codes < 0)), unseen)
+
+    def codes(self, values: Any) -> NDArray[np.intp]:
+        """Number the levels of a series or an array: (N,); behind those known, what training did not see, and gaps."""
+        codes, levels = factorise(values)
+        return self._places(levels)[codes]
+
+    def _places(self, levels: list[Any]) -> NDArray[np.intp]:
+        place = {level: k for k, level in enumerate(self.levels)}
+        found = (place.get(level, len(place)) for level in recognised(levels, self.levels))
+        return np.array([*found, len(place) + 1], dtype=np.intp)
 
 
 def _unseen(levels: list[Any], mask: NDArray[np.bool_]) -> tuple[str, ...]:

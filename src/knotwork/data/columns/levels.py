@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.data.columns.number import gap_name
 from knotwork.data.columns.part import MISSING, Part
-from knotwork.data.columns.series import factorise, listing
+from knotwork.data.columns.series import factorise, listing, recognised
 from knotwork.data.columns.surprise import Surprise
 
 
@@ -75,7 +75,8 @@ class Levels:
 
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the indicators of a series or an array into their place, (N, indicators)."""
-        return self.write_codes(*factorise(values), out)
+        codes, levels = factorise(values)
+        return self.write_codes(codes, recognised(levels, self.known), out)
 
     def write_codes(self, codes: NDArray[np.intp], levels: list[Any], out: Floats) -> Surprise:
         """Write the indicators of rows given by codes of levels, −1 for a gap."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from knotwork.arrays import Floats
 from knotwork.data.columns.number import gap_name, write_numbers
 from knotwork.data.columns.part import Part
-from knotwork.data.columns.series import factorise
+from knotwork.data.columns.series import factorise, recognised
 from knotwork.data.columns.surprise import Surprise
 
 
@@ -63,6 +63,7 @@ class Ordered:
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the numbers of a series or an array into their place, (N, 1) or (N, 2)."""
         codes, levels = factorise(values)
+        levels = recognised(levels, self.categories)
         ranks = self.ranks(codes, levels)
         known = set(self.categories)
         unseen = tuple(sorted(str(level) for level in levels if level not in known))

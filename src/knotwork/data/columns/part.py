@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +12,8 @@ from knotwork.arrays import Floats
 from knotwork.data.columns.instants import DAY, moment_text
 
 MISSING = "missing"
+# Rows that tell most columns from one of zeros and ones.
+FIRST_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,12 @@ class Part:
     zone: str | None = None
     daily: bool = False
     unit: str | None = None
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Part:
+        """Rebuild a part from its fields, texts in lists."""
+        texts = {key: tuple(record[key]) for key in ("categories", "steps") if record.get(key) is not None}
+        return cls(**{**record, **texts})
 
     @property
     def width(self) -> int:
@@ -76,3 +86,28 @@ class Part:
             return codes[:, None]
         gaps = np.isnan(codes)
         return np.column_stack([np.where(gaps, self.fill, codes), gaps])
+
+
+def read_parts(parts: Sequence[Part], matrix: Any) -> tuple[Part, ...]:
+    """Return the parts of a table as people read it: a number that is 0 or 1 in all rows (N, d) has two steps.
+
+    >>> read_parts([Part("member"), Part("age")], np.array([[0.0, 31.0], [1.0, 40.0]]))[0].steps
+    ('0', '1')
+    """
+    if not isinstance(matrix, np.ndarray):  # on a device, where looking costs a pass
+        return tuple(parts)
+    found, position = [], 0
+    for part in parts:
+        plain = part.plain and part.categories is None and part.fill is None
+        two = plain and _is_two_valued(matrix[:, position])
+        found.append(replace(part, steps=("0", "1")) if two else part)
+        position += part.width
+    return tuple(found)
+
+
+def _is_two_valued(column: Floats) -> bool:
+    """Whether a column has zeros and ones and nothing else: most others are told by their first rows."""
+    for rows in (column[:FIRST_ROWS], column):
+        if not np.all((rows == 0) | (rows == 1)):
+            return False
+    return bool(column.min() < column.max())

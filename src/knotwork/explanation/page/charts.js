@@ -1,7 +1,11 @@
 // Plotly with the page's colours; every text that comes from the data goes through `plain`.
 
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const drawn = new Map();
+const drawn = new Map(), seen = new Set();
+// A chart is drawn when it comes near the window: a page of many columns opens at once.
+const watcher = typeof IntersectionObserver === "undefined" ? null : new IntersectionObserver((entries) => {
+  entries.filter((entry) => entry.isIntersecting).forEach((entry) => render(entry.target));
+}, { rootMargin: "500px" });
 
 /** Cut a text to so many characters. */
 function short(text, maxLength = 26) {
@@ -15,14 +19,24 @@ function plain(text, maxLength) {
   return shown.replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 }
 
-/** A number as people like to read it: four significant digits. */
+/** A number as people like to read it: four significant digits; whole ones with all of theirs, as years and ids have them. */
 function figure(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e15) return String(value);
   if (size >= 1e7 || size < 1e-4) return value.toExponential(2).replace("e+", "e");
-  if (Number.isInteger(value)) return value.toLocaleString("en");
-  return String(Number(value.toPrecision(digits)));
+  return size >= 10 ** digits ? String(Math.round(value)) : String(Number(value.toPrecision(digits)));
+}
+
+/** A number of things: these have thousands separators. */
+function counted(value) {
+  return Number.isInteger(value) ? value.toLocaleString("en") : figure(value);
+}
+
+/** A number with its sign. */
+function signed(value, digits = 3) {
+  return value === 0 ? "0" : (value > 0 ? "+" : "−") + figure(Math.abs(value), digits);
 }
 
 /** A column's number as people read it: a date, a step of an order, a length of time, or the number. */
@@ -48,54 +62,142 @@ function scaleTicks(column, low, high) {
 function axis(extra) {
   return {
     gridcolor: css("--line"), zerolinecolor: css("--faint"), linecolor: css("--line"), fixedrange: true,
-    automargin: true, tickfont: { size: 11.5 }, ...extra,
+    automargin: true, tickfont: { size: 11.5 }, exponentformat: "power", minexponent: 7, separatethousands: false, ...extra,
   };
 }
 
-/** Draw, and remember how, so that a change of theme can draw again. */
-function draw(id, build) {
-  drawn.set(id, build);
-  const { data, layout } = build();
+/** What an axis measures. */
+function titled(text, maxLength = 44) {
+  return { text: plain(text, maxLength), font: { size: 12 }, standoff: 6 };
+}
+
+/** Draw, and remember how, so that a change of theme can draw again; `label` says to screen readers what it is. */
+function draw(id, build, label) {
+  const place = typeof id === "string" ? document.getElementById(id) : id;
+  drawn.set(place, build);
+  if (label) {
+    place.setAttribute("role", "img");
+    place.setAttribute("aria-label", label);
+  }
+  if (seen.has(place) || !watcher) return render(place);
+  place.style.minHeight = `${build().layout.height || 240}px`;
+  watcher.observe(place);
+}
+
+function render(place) {
+  const { data, layout } = drawn.get(place)();
   const base = {
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, dragmode: false,
     font: { family: getComputedStyle(document.body).fontFamily, size: 12, color: css("--soft") },
     margin: { l: 44, r: 12, t: 8, b: 34 }, height: 240, hovermode: "closest",
     hoverlabel: { bgcolor: css("--ink"), bordercolor: css("--ink"), font: { color: css("--paper"), size: 12 }, align: "left", namelength: -1 },
   };
-  const place = typeof id === "string" ? document.getElementById(id) : id;
+  if (watcher) watcher.unobserve(place);
+  seen.add(place);
+  place.style.minHeight = "";
   Plotly.react(place, data, { ...base, ...layout }, { displayModeBar: false, responsive: true });
 }
 
+/** Draw again what has been drawn. */
 function redraw() {
-  for (const [id, build] of drawn) draw(id, build);
+  for (const place of seen) render(place);
+}
+
+/** Draw everything, for paper. */
+function drawAll() {
+  for (const place of drawn.keys()) if (!seen.has(place)) render(place);
+}
+
+/** Room for the labels of bars beyond their ends. */
+function roomy(values, share = 0.16) {
+  const low = Math.min(0, ...values), high = Math.max(0, ...values), room = share * (high - low || 1);
+  return [low < 0 ? low - room : low - 0.02 * room, high > 0 ? high + room : high + 0.02 * room];
 }
 
 /** Horizontal bars with a label each; positions are numbers, so no label is ever taken for a date or a tag. */
 function bars(labels, values, options = {}) {
   const at = labels.map((_, k) => labels.length - 1 - k);
   const narrow = window.innerWidth < 600;
+  const ends = options.base ? values.flatMap((v, k) => [options.base[k], options.base[k] + v]) : values;
+  const text = options.text || values.map((v) => figure(v, 3));
+  let range = options.range || roomy(ends, 0.1);
+  if (options.base) { // a waterfall starts anywhere; its labels lie beyond the ends of the bars
+    const low = Math.min(...ends), high = Math.max(...ends), room = (narrow ? 0.24 : 0.13) * (high - low || 1);
+    range = [low - room, high + room];
+  }
   return {
     data: [{
       type: "bar", orientation: "h", y: at, x: values, marker: { color: options.colors || css("--accent") },
-      hovertext: labels.map((label, k) => `${plain(label, 60)}: ${figure(values[k])}`), hoverinfo: "text",
-      base: options.base, width: 0.62,
-      text: values.map((v) => figure(v, 3)), textposition: options.base ? "none" : "outside", cliponaxis: false,
+      hovertext: labels.map((label, k) => `${plain(label, 60)}: ${text[k]}`), hoverinfo: "text",
+      base: options.base, width: 0.62, text, textposition: "outside", cliponaxis: false, textfont: { color: css("--ink"), size: 11.5 }, constraintext: "none",
     }],
     layout: {
-      height: 60 + 30 * labels.length, bargap: 0.3, margin: { l: 10, r: 54, t: 6, b: 34 },
-      xaxis: axis({ title: options.title ? { text: plain(options.title, 60), font: { size: 12 } } : undefined }),
+      height: 64 + 30 * labels.length, bargap: 0.3, margin: { l: 10, r: 24, t: 6, b: 40 },
+      xaxis: axis({ range, title: options.title ? titled(options.title, narrow ? 44 : 90) : undefined, nticks: narrow ? 5 : 10 }),
       yaxis: axis({ tickmode: "array", tickvals: at, ticktext: labels.map((l) => plain(l, narrow ? 16 : 28)), showgrid: false, zeroline: false, range: [-0.7, labels.length - 0.3] }),
     },
   };
 }
 
-/** One column's effect: density below, the spline and the network above, the knots on the spline. */
-function effectChart(effect, output) {
-  const category = effect.categories !== null;
-  const x = effect.grid;
-  const line = (values, extra) => ({ x, y: values[output], yaxis: "y2", type: "scatter", mode: "lines", ...extra });
+/** The labels of a column that is drawn as bars: of categories, or of 0 and 1. */
+function barLabels(effect) {
+  return effect.categories || (effect.binary ? ["0", "1"] : null);
+}
+
+/** A colour of the theme, see-through. */
+function faded(name, alpha) {
+  const color = css(name), parts = [1, 3, 5].map((k) => parseInt(color.slice(k, k + 2), 16));
+  return `rgba(${parts.join(",")},${alpha})`;
+}
+
+/** One column's effect: density below, the spline and the network above, the knots on the spline, a band around. */
+function effectChart(effect, output, name) {
+  const labels = barLabels(effect);
+  const drawn = labels ? effectBars(effect, output, labels) : effectLines(effect, output);
+  const unit = effect.unit ? ` (${effect.unit})` : "";
+  return {
+    data: drawn.data,
+    layout: {
+      height: 250, hovermode: labels ? "closest" : "x unified", hoverdistance: labels ? 20 : -1, barmode: labels ? "group" : "overlay", bargap: labels ? 0.35 : 0, margin: { l: 44, r: 8, t: 10, b: 42 },
+      hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--faint"), font: { color: css("--ink"), size: 12 } },
+      xaxis: axis({ title: titled(effect.column + unit, 36), showgrid: false, zeroline: false, ...drawn.x }),
+      yaxis: { range: [0, 4], visible: false, fixedrange: true }, // the density lies under the curves
+      yaxis2: axis({ title: titled(`effect on ${name}`, 34), tickmode: "auto", nticks: 6, overlaying: "y", side: "left", ...drawn.y }),
+    },
+  };
+}
+
+function effectBars(effect, output, labels) {
+  const both = effect.spline && effect.network;
+  const band = effect.band ? { type: "data", symmetric: false, color: css("--soft"), thickness: 1.2 } : null;
+  const bar = (values, color, name) => {
+    const heights = values[output];
+    return {
+      type: "bar", x: effect.grid, y: heights, yaxis: "y2", marker: { color }, hoverinfo: "text",
+      text: heights.map((v) => figure(v, 2)), textposition: "outside", textangle: labels.length > (both ? 3 : 6) ? -90 : 0, cliponaxis: false, textfont: { size: 10.5, color: css("--ink") }, constraintext: "none",
+      hovertext: labels.map((label, k) => `${plain(label, 60)}<br>${name} ${figure(heights[k])}` + (effect.counts ? `<br>${counted(effect.counts[k])} rows` : "")),
+      ...(band && (name === "network" || !effect.network) ? { error_y: { ...band, array: heights.map((v, k) => effect.band.upper[output][k] - v), arrayminus: heights.map((v, k) => v - effect.band.lower[output][k]) } } : {}),
+    };
+  };
   const data = [];
-  if (effect.counts && !category) {
+  if (effect.spline) data.push(bar(effect.spline, both ? css("--mute") : css("--accent"), "spline"));
+  if (effect.network) data.push(bar(effect.network, css("--accent"), "network"));
+  if (effect.missing) data.push(missingLine(effect, output, [-0.5, ...effect.grid.slice(1, -1), labels.length - 0.5]));
+  const ends = data.flatMap((trace) => trace.y).concat(effect.band ? [...effect.band.lower[output], ...effect.band.upper[output]] : []);
+  return { data, x: { tickmode: "array", tickvals: effect.grid, ticktext: labels.map((c) => plain(c, 12)) }, y: { range: roomy(ends, labels.length > 6 ? 0.3 : 0.18) } };
+}
+
+/** A line across: it belongs to no value of the column. */
+function missingLine(effect, output, x) {
+  const height = (effect.missing.network || effect.missing.spline)[output];
+  const rows = effect.missing.count === null ? "" : `, ${counted(effect.missing.count)} rows`;
+  return { x, y: x.map(() => height), yaxis: "y2", type: "scatter", mode: "lines", line: { color: css("--warm"), width: 1.5, dash: "dot" }, hovertemplate: `missing %{y:.4~g}${rows}<extra></extra>` };
+}
+
+function effectLines(effect, output) {
+  const x = effect.grid, both = effect.spline && effect.network, data = [];
+  const line = (y, extra) => ({ x, y, yaxis: "y2", type: "scatter", mode: "lines", ...extra });
+  if (effect.counts) {
     const maxCount = Math.max(...effect.counts);
     const centres = effect.counts.map((_, k) => (effect.edges[k] + effect.edges[k + 1]) / 2);
     data.push({
@@ -103,60 +205,41 @@ function effectChart(effect, output) {
       marker: { color: css("--line"), line: { width: 0 } }, hoverinfo: "skip",
     });
   }
-  const both = effect.spline && effect.network;
-  if (category) {
-    const bar = (values, color, name) => ({
-      type: "bar", x, y: values[output], yaxis: "y2", marker: { color }, hoverinfo: "text",
-      hovertext: effect.categories.map((label, k) => `${plain(label, 60)}<br>${name} ${figure(values[output][k])}` + (effect.counts ? `<br>${figure(effect.counts[k])} rows` : "")),
-    });
-    if (effect.spline) data.push(bar(effect.spline, both ? css("--faint") : css("--accent"), "spline"));
-    if (effect.network) data.push(bar(effect.network, css("--accent"), "network"));
-  } else {
-    if (effect.spline) {
-      data.push(line(effect.spline, { line: { color: both ? css("--soft") : css("--accent"), width: 2, dash: both ? "dash" : "solid" }, hovertemplate: "spline %{y:.4~g}<extra></extra>" }));
-      const heights = effect.knots.map((t) => interpolate(effect.grid, effect.spline[output], t));
-      data.push({
-        type: "scatter", mode: "markers", x: effect.knots, y: heights, yaxis: "y2", hovertemplate: "knot at %{text}<extra></extra>", text: effect.knots.map((t) => effect.origin === null && !effect.steps && !effect.unit ? figure(t, 6) : plain(valueText(effect, t), 30)),
-        marker: { size: 8, color: css("--paper"), line: { width: 2, color: both ? css("--soft") : css("--accent") } },
-      });
-    }
-    if (effect.network) data.push(line(effect.network, { line: { color: css("--accent"), width: 2.5 }, hovertemplate: "network %{y:.4~g}<extra></extra>" }));
-    if (effect.missing) { // a line across: it belongs to no value of the column
-      const height = (effect.missing.network || effect.missing.spline)[output];
-      const rows = effect.missing.count === null ? "" : `, ${figure(effect.missing.count)} rows`;
-      data.push(line({ [output]: x.map(() => height) }, { line: { color: css("--warm"), width: 1.5, dash: "dot" }, hovertemplate: `missing %{y:.4~g}${rows}<extra></extra>` }));
-    }
+  if (effect.band) {
+    data.push(line(effect.band.lower[output], { line: { width: 0 }, hoverinfo: "skip" }));
+    data.push(line(effect.band.upper[output], { line: { width: 0 }, fill: "tonexty", fillcolor: faded("--accent", 0.2), hoverinfo: "skip" }));
   }
-  return {
-    data,
-    layout: {
-      height: 215, hovermode: category ? "closest" : "x unified", hoverdistance: category ? 20 : -1, barmode: category ? "group" : "overlay", bargap: category ? 0.35 : 0, margin: { l: 40, r: 8, t: 10, b: 30 },
-      hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--faint"), font: { color: css("--ink"), size: 12 } },
-      xaxis: axis(category ? { tickmode: "array", tickvals: x, ticktext: effect.categories.map((c) => plain(c, 12)), showgrid: false, zeroline: false } : { showgrid: false, zeroline: false, hoverformat: ".4~g", nticks: 6, ...scaleTicks(effect, x[0], x[x.length - 1]) }),
-      yaxis: { range: [0, 4], visible: false, fixedrange: true }, // the density lies under the curves
-      yaxis2: axis({ tickmode: "auto", nticks: 6, overlaying: "y", side: "left" }),
-    },
-  };
+  if (effect.spline) {
+    data.push(line(effect.spline[output], { line: { color: both ? css("--soft") : css("--accent"), width: 2, dash: both ? "dash" : "solid" }, hovertemplate: "spline %{y:.4~g}<extra></extra>" }));
+    const heights = effect.knots.map((t) => interpolate(effect.grid, effect.spline[output], t));
+    data.push({
+      type: "scatter", mode: "markers", x: effect.knots, y: heights, yaxis: "y2", hovertemplate: "knot at %{text}<extra></extra>", text: effect.knots.map((t) => effect.origin === null && !effect.steps && !effect.unit ? figure(t, 6) : plain(valueText(effect, t), 30)),
+      marker: { size: 8, color: css("--paper"), line: { width: 2, color: both ? css("--soft") : css("--accent") } },
+    });
+  }
+  if (effect.network) data.push(line(effect.network[output], { line: { color: css("--accent"), width: 2.5 }, hovertemplate: "network %{y:.4~g}<extra></extra>" }));
+  if (effect.missing) data.push(missingLine(effect, output, x));
+  return { data, x: { hoverformat: ".4~g", nticks: 6, ...scaleTicks(effect, x[0], x[x.length - 1]) }, y: {} };
 }
 
-function surfaceChart(surface, output) {
+function surfaceChart(surface, output, name) {
   const values = surface.values[output];
   const maxSize = Math.max(1e-300, ...values.flat().map(Math.abs));
-  const ticks = (c) => surface.categories[c] ? { tickmode: "array", tickvals: surface.grids[c], ticktext: surface.categories[c].map((t) => plain(t, 12)) } : {};
+  const ticks = (c) => surface.categories[c] ? { tickmode: "array", tickvals: surface.grids[c], ticktext: surface.categories[c].map((t) => plain(t, 12)) } : scaleTicks(surface.scales[c], surface.grids[c][0], surface.grids[c][surface.grids[c].length - 1]);
   return {
-    data: [heat(surface.grids[1], surface.grids[0], values, maxSize, { hovertemplate: "%{y:.4~g}, %{x:.4~g}<br>%{z:.4~g}<extra></extra>", xgap: 0, ygap: 0 })],
+    data: [heat(surface.grids[1], surface.grids[0], values, maxSize, { hovertemplate: "%{y:.4~g}, %{x:.4~g}<br>%{z:.4~g}<extra></extra>", xgap: 0, ygap: 0, title: `effect on ${name}` })],
     layout: {
-      height: 330, margin: { l: 56, r: 8, t: 10, b: 44 },
-      xaxis: axis({ title: { text: plain(surface.columns[1], 40) }, ...ticks(1) }), yaxis: axis({ title: { text: plain(surface.columns[0], 40) }, ...ticks(0) }),
+      height: 340, margin: { l: 56, r: 8, t: 10, b: 44 },
+      xaxis: axis({ title: titled(surface.columns[1], 40), ...ticks(1) }), yaxis: axis({ title: titled(surface.columns[0], 40), ...ticks(0) }),
     },
   };
 }
 
 /** A heat map around zero. */
-function heat(x, y, z, maxSize, extra) {
+function heat(x, y, z, maxSize, { title, ...extra }) {
   return {
     type: "heatmap", x, y, z, zmin: -maxSize, zmax: maxSize, xgap: 1, ygap: 1,
     colorscale: [[0, css("--warm")], [0.5, css("--sheet")], [1, css("--accent")]],
-    colorbar: { thickness: 10, outlinewidth: 0, tickfont: { size: 11 }, len: 0.9, nticks: 5 }, ...extra,
+    colorbar: { thickness: 10, outlinewidth: 0, tickfont: { size: 11 }, len: 0.9, nticks: 5, title: { text: plain(title, 34), side: "right", font: { size: 12 } } }, ...extra,
   };
 }

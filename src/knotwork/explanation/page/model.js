@@ -59,14 +59,15 @@ function held(limits, x) {
 /** A function from inputs to outputs that runs the layers one after the other. */
 function networkFunction(record) {
   const layers = record.layers.map((layer) => ({
-    weight: decode(layer.weight, record.kind), bias: decode(layer.bias, record.kind),
+    weight: decode(layer.weight, record.kind), bias: decode(layer.bias, record.kind), blocks: layer.blocks,
     act: activations[layer.activation.name](layer.activation),
   }));
-  const run = (inputs) => layers.reduce((values, { weight, bias, act }) => {
-    const out = new Array(bias.length);
+  // A layer of several members has a block for each, which reads the values of its own member alone.
+  const run = (inputs) => layers.reduce((values, { weight, bias, blocks, act }) => {
+    const out = new Array(bias.length), width = values.length / blocks, height = bias.length / blocks;
     for (let i = 0; i < bias.length; i++) {
       let sum = 0;
-      for (let j = 0; j < values.length; j++) sum += weight[i * values.length + j] * values[j];
+      for (let j = 0, from = Math.floor(i / height) * width; j < width; j++) sum += weight[i * width + j] * values[from + j];
       out[i] = act(sum + bias[i]);
     }
     return out;

@@ -6,7 +6,7 @@ rows, where there are any, choose the ridge and whether interactions pay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -19,15 +19,19 @@ from knotwork.arrays import CHUNK, Floats
 from knotwork.compute.blas import one_blas_thread
 from knotwork.compute.workers import thread_count
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.losses import ResponseLoss
 from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.compile.units import count_units
-from knotwork.network.train.losses import LogLoss, Loss
+from knotwork.network.train.losses import Deviance, LogLoss, Loss
 from knotwork.pwl.through import in_coordinates, spline_with_outputs
+from knotwork.spline import response
+from knotwork.spline.coefficients import Coefficients, fit_coefficients
+from knotwork.spline.columns import TermValues, term_units
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
-from knotwork.spline.logits import LogitFit
+from knotwork.spline.logits import LogitFit, fit_logits
 from knotwork.spline.model import Hinge, Linear, Product, Spline
 from knotwork.spline.pair_test import interacting_features
 from knotwork.spline.result import SplineFit
@@ -46,6 +50,8 @@ CLASS_KNOTS = 63
 TWO_CLASS_PENALTY, MORE_CLASS_PENALTY = 6.0, 0.0
 # Tolerance of the logits: the share of the log-loss that a Newton step must promise. Training finds what is left.
 CLASS_TOLERANCE = 1e-2
+# The same for other responses.
+RESPONSE_TOLERANCE = 1e-4
 # Minimum gain in R² for which the search goes on: a network has room for terms that add little.
 THRESHOLD = 1e-4
 # Terms that a search may always have, however few the rows.
@@ -67,6 +73,7 @@ class StartTask:
     weighted : whether the weights are anything but ones
     names : of the features
     widths, rule, coordinates, loss : the network's hidden layers, activation, coordinates of training and loss
+    refit : rows that the chosen spline's coefficients are fitted to; None for those that it was chosen with
     """
 
     rows: Sample
@@ -77,6 +84,7 @@ class StartTask:
     rule: Activation
     coordinates: Coordinates
     loss: Loss
+    refit: Sample | None = None
 
     @property
     def weights(self) -> Floats | None:
@@ -111,14 +119,37 @@ def _chosen(task: StartTask, options: StartOptions) -> Spline:
     first, *more = _degrees(task, options)
     fit_options = FitOptions(
         max_terms=options.max_terms, max_degree=first, penalty=options.penalty, threshold=options.threshold,
-        threads=thread_count(options.n_jobs),
+        threads=thread_count(options.n_jobs), spacing="free",
     )  # fmt: skip
-    candidates = [_first_best(_splines(task, fit_options, options.ridge), task)]
+    candidates = [_first_best(task, fit_options, options.ridge)]
     for degree in more:
         for features in _interacting(task, candidates[0][0]):
             pairs = replace(fit_options, max_degree=degree, interacting=features)
-            candidates.append(_first_best(_splines(task, pairs, options.ridge), task))
-    return min(candidates, key=lambda candidate: candidate[1])[0]
+            candidates.append(_first_best(task, pairs, options.ridge))
+    spline, _, ridge = min(candidates, key=lambda candidate: candidate[1])
+    return spline if task.refit is None else _refitted(spline, replace(task, rows=task.refit), ridge)
+
+
+def _refitted(spline: Spline, task: StartTask, ridge: float) -> Spline:
+    """Fit the coefficients of a spline's terms to the task's rows."""
+    if not spline.terms:
+        return spline
+    if isinstance(task.loss, Deviance):
+        rows = task.rows
+        units = term_units(spline.terms, rows.X, rows.weight, task.coordinates.x_scale, spline.limits)
+        found = fit_coefficients(
+            TermValues(spline.terms, rows.X, spline.limits), rows.y[:, 0], task.loss.loss, rows.weight,
+            ridge * float(rows.weight.sum()), units, RESPONSE_TOLERANCE,
+        )  # fmt: skip
+        return replace(spline, intercept=found.intercept, coef=found.coef)
+    if not isinstance(task.loss, LogLoss):
+        return ridge_refits(spline, task, (ridge,))[0]
+    rows, classes = task.rows, max(2, task.outputs)
+    units = term_units(spline.terms, rows.X, rows.weight, task.coordinates.x_scale, spline.limits)
+    values = TermValues(spline.terms, rows.X, spline.limits)
+    logits = fit_logits(values, rows.y, classes, rows.weight, ridge, units, CLASS_TOLERANCE)
+    fitted = replace(spline, intercept=logits.intercept, coef=logits.coef)
+    return two_logits(fitted) if task.outputs == 2 else fitted
 
 
 def _degrees(task: StartTask, options: StartOptions) -> tuple[int, ...]:
@@ -132,14 +163,18 @@ def _degrees(task: StartTask, options: StartOptions) -> tuple[int, ...]:
     return (1, 2) if pairs and layers > 1 else (1,)
 
 
-def _first_best(splines: Iterable[Spline], task: StartTask) -> tuple[Spline, float]:
-    """Take splines while their held-out loss falls; return the last that lowers it, and its loss."""
-    best: tuple[Spline, float] | None = None
-    for spline in splines:
+def _first_best(task: StartTask, options: FitOptions, ridge: float | str) -> tuple[Spline, float, float]:
+    """Take splines of smaller and smaller ridges, or larger ones, while their held-out loss falls.
+
+    Return the last that lowers it, its loss, and its ridge.
+    """
+    best: tuple[Spline, float, float] | None = None
+    ridges = _ridges(task, ridge)
+    for spline, own in zip(_splines(task, options, ridges), ridges, strict=False):
         cost = _cost(spline, task)
         if best is not None and not cost < best[1]:
             break
-        best = spline, cost
+        best = spline, cost, own
     assert best is not None
     return best
 
@@ -154,17 +189,20 @@ def _cost(spline: Spline, task: StartTask) -> float:
     return float(rows.weight @ costs / rows.weight.sum())
 
 
-def _splines(task: StartTask, options: FitOptions, ridge: float | str) -> Iterator[Spline]:
-    """Fit a spline whose terms fit into the layers, with each ridge to choose from."""
-    classes = isinstance(task.loss, LogLoss)
+def _ridges(task: StartTask, ridge: float | str) -> Sequence[float]:
+    """Return the ridges to choose from, in the order in which they are tried."""
     if not isinstance(ridge, str):
-        ridges: Sequence[float] = (float(ridge),)
-    elif task.held_out is not None:
-        ridges = CLASS_RIDGES if classes else RIDGES
-    else:
-        ridges = CLASS_RIDGES[1:2] if classes else RIDGES[:1]
-    if classes:
+        return (float(ridge),)
+    ridges, alone = (CLASS_RIDGES, 1) if isinstance(task.loss, LogLoss) else (RIDGES, 0)
+    return ridges if task.held_out is not None else ridges[alone : alone + 1]
+
+
+def _splines(task: StartTask, options: FitOptions, ridges: Sequence[float]) -> Iterator[Spline]:
+    """Fit a spline whose terms fit into the layers, with each ridge to choose from."""
+    if isinstance(task.loss, LogLoss):
         return fit_classes_to_width(task, options, ridges)
+    if isinstance(task.loss, Deviance):
+        return fit_response_to_width(task, task.loss.loss, options, ridges)
     return iter(ridge_refits(fit_spline_to_width(task, options), task, ridges))
 
 
@@ -179,6 +217,10 @@ def _interacting(task: StartTask, spline: Spline) -> list[tuple[int, ...]]:
         every = tuple(range(X.shape[1]))
         sets = [found, every] if len(every) <= MAX_SEARCHED and found != every else [found]
         return sets if found else []
+    if isinstance(task.loss, Deviance):
+        score, curvature = response.scores(spline(X).reshape(-1), y[:, 0], task.loss.loss, weight)
+        features = interacting_features(X, score, curvature * (weight @ score**2 / (weight @ curvature)), weight)
+        return [features] if features else []
     residuals = (y - spline(X).reshape(y.shape)) / task.coordinates.y_scale  # their squares exist in any unit
     variances = np.broadcast_to(weight @ np.square(residuals) / weight.sum(), residuals.shape)
     each = [interacting_features(X, *columns, weight) for columns in zip(residuals.T, variances.T, strict=True)]
@@ -198,8 +240,41 @@ def fit_spline_to_width(task: StartTask, options: FitOptions) -> Spline:
             options = replace(options, max_knots=PAIR_KNOTS)
         return fit_spline(X, y, weights=task.weights, names=task.names, options=options)
 
-    spline = _narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), task).spline
+    spline = narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), task).spline
     return spline_with_outputs(spline, scale, np.zeros(task.outputs))
+
+
+def fit_response_to_width(
+    task: StartTask, loss: ResponseLoss, options: FitOptions, ridges: Sequence[float]
+) -> Iterator[Spline]:
+    """Fit a spline of the loss's link with as many terms as the hidden layers can hold: the same ones with each ridge.
+
+    As in :func:`knotwork.spline.response.fit_response`, but the ridges are shares of the rows.
+    """
+    X, y, weight = task.rows.X, task.rows.y[:, 0], task.rows.weight
+    total = float(weight.sum())
+
+    def search(responses: Floats, weights: Floats | None) -> SplineFit:
+        def fit(options: FitOptions) -> SplineFit:
+            if options.max_degree != 1:
+                options = replace(options, max_knots=PAIR_KNOTS)
+            return fit_spline(X, responses, weights=weights, names=task.names, options=options)
+
+        return narrowed(fit, options, lambda degree: start_terms(len(X), X.shape[1], degree), task)
+
+    def fitted(found: SplineFit) -> Coefficients:
+        return response.fit_terms(found, X, y, loss, weight, ridges[0] * total, RESPONSE_TOLERANCE)
+
+    first = search(response.first_responses(y, loss, task.weights), task.weights)
+    best = fitted(first)
+    z, working = response.working_response(best.point.eta, y, loss, weight)
+    second = search(z[:, None], working)
+    other = fitted(second)
+    if response.deviance_gcv(other, second) < response.deviance_gcv(best, first):
+        first, best = second, other
+    for ridge in ridges:
+        best = best.refit(ridge * total, RESPONSE_TOLERANCE)
+        yield replace(first.spline, intercept=best.intercept, coef=best.coef)
 
 
 def start_terms(rows: int, features: int, degree: int) -> int:
@@ -230,8 +305,8 @@ def fit_classes_to_width(task: StartTask, options: FitOptions, ridges: Sequence[
         return search_classes(X, codes, classes, weights=task.weights, names=task.names, options=options)
 
     rows_of = np.bincount(codes, minlength=classes).tolist()
-    search = _narrowed(fit, options, lambda degree: class_start_terms(rows_of, X.shape[1], degree), task)
-    search = replace(search, spline=_with_lines(search.spline, task))
+    search = narrowed(fit, options, lambda degree: class_start_terms(rows_of, X.shape[1], degree), task)
+    search = replace(search, spline=with_lines(search.spline, task))
     logits: LogitFit | None = None
     for ridge in ridges:
         if logits is None:
@@ -264,7 +339,7 @@ def class_start_terms(rows_of: Sequence[int], features: int, degree: int) -> int
     return min(times * default_terms(rows, features, degree), max(MIN_TERMS, (rows - max(rows_of)) // 6 + 1))
 
 
-def _with_lines(spline: Spline, task: StartTask) -> Spline:
+def with_lines(spline: Spline, task: StartTask) -> Spline:
     """Add a line, of slope zero, in every feature that varies and has none, if the layers can hold them all."""
     X = task.rows.X
     there = {term.feature for term in spline.terms if isinstance(term, Linear)}
@@ -304,7 +379,7 @@ def _room(task: StartTask, degree: int) -> tuple[int, ...]:
     return (*task.widths[: degree - 1], min(task.widths[degree - 1], behind))
 
 
-def _narrowed(
+def narrowed(
     fit: Callable[[FitOptions], SplineFit], options: FitOptions, default: Callable[[int], int], task: StartTask
 ) -> SplineFit:
     """Fit with fewer and fewer terms until the units suffice.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,26 +13,31 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.arrays import Floats
+from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.learn import learn_table
+from knotwork.data.losses import SQUARED_ERROR, ResponseLoss, response_loss
 from knotwork.data.sample import Sample
 from knotwork.data.table import TableEncoder, as_frame
 from knotwork.data.target_encoding import Response
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
+from knotwork.network.chain import remember_link
 from knotwork.network.reshape import FILLS
 from knotwork.network.start.choose import RIDGES, THRESHOLD, StartOptions, StartTask, choose_start, units_of
 from knotwork.network.start.initial import spline_start
 from knotwork.network.start.normalised import standardise_
 from knotwork.network.start.place import place_, unchanged_on_failure
+from knotwork.network.start.ranks import Shards, same_seed, share_weights_, world
 from knotwork.network.start.residual import require_room, stream_layers
 from knotwork.network.start.route import Route, find_route
 from knotwork.network.start.spread import copies_of, drops_units, spread
-from knotwork.network.start.tame import require_tame
-from knotwork.network.train.losses import LogLoss, SquaredError
-from knotwork.network.train.targets import Target, read_target, to_numpy
+from knotwork.network.start.tame import require_held, require_tame
+from knotwork.network.train.losses import Deviance, LogLoss, Loss, SquaredError
+from knotwork.network.train.targets import Target, read_target, read_values, to_numpy
 from knotwork.parameters import checked, number, seed, text, whole
 from knotwork.spline.model import Spline
+from knotwork.spline.response import huber_width
 
 # Rows on which the module is run to see that it computes the spline.
 CHECKED_ROWS = 1024
@@ -51,6 +57,7 @@ class InitReport:
     task : "regression" or "classification"
     classes : the labels in the order of the outputs (of two, the one output is the log-odds of the second)
     encoder : from a data frame to the rows that the module takes; None if X was an array or a tensor
+    link : the module gives link(y): "log" or "identity"
     """
 
     spline: Spline
@@ -61,6 +68,7 @@ class InitReport:
     task: str = "regression"
     classes: tuple[Any, ...] | None = None
     encoder: TableEncoder | None = None
+    link: str = "identity"
 
 
 # What both init_ and init_head_ take.
@@ -70,7 +78,7 @@ START = {
 }  # fmt: skip
 
 
-@checked(**START, random_state=seed())
+@checked(**START, random_state=seed(), loss=text())
 def init_(
     module: nn.Module,
     X: Any,
@@ -86,6 +94,9 @@ def init_(
     sample_weight: ArrayLike | None = None,
     random_state: int | None = None,
     n_jobs: int | None = None,
+    loss: str = "squared_error",
+    quantile: float | None = None,
+    power: float | None = None,
 ) -> InitReport:
     """Set the weights of a network in place so that it computes a spline fitted to the data.
 
@@ -104,6 +115,12 @@ def init_(
     fill, max_terms, penalty, threshold, ridge : as in ``SplineNetRegressor`` or ``SplineNetClassifier``; a ridge of
         None is 1e-3 for numbers (1e-2 if the module has Dropout) and 1 for classes
     max_degree : maximum number of features in a term; each degree takes a hidden layer
+    loss, quantile, power : as in ``SplineNetRegressor``, for a module of one output. With "poisson", "gamma" and
+        "tweedie" it gives log(y), and the report's ``link`` says so
+
+    Inside an initialised process group of ``torch.distributed`` every rank passes its own rows, all of them at once.
+    The sums of the search are added over the ranks, and all get the same weights, bit for bit; coordinates and checks
+    follow from a sample of at most 65,536 rows of all ranks. Such a start is additive, for squared errors or classes.
 
     Returns
     -------
@@ -123,9 +140,15 @@ def init_(
     require_options(fill, max_terms, max_degree, penalty, threshold, ridge)
     if not isinstance(module, nn.Module):
         raise NetworkError(f"init_ takes a torch module, got {type(module).__name__}; kw.to_network(model) makes one")
+    goal = response_loss(loss, quantile, power)
     route = find_route(module)
     outputs = route.last.out_features
-    target = read_target(y, outputs, task)
+    shards = None
+    if world() > 1:  # what follows sees a sample that all ranks have, the spline all rows of all ranks
+        shards = Shards.of(X, y, sample_weight)
+        X, y, sample_weight = shards.survey.X, shards.survey.y, shards.survey.weight
+        random_state = same_seed(random_state)
+    target = read_target(y, outputs, task if goal == SQUARED_ERROR else "regression")
     rows, encoder = _read_rows(X, route.first.in_features, target)
     require_target(target, len(rows), outputs)
     weight = np.ones(len(rows)) if sample_weight is None else to_numpy(sample_weight, "sample_weight")
@@ -136,14 +159,19 @@ def init_(
         )
     if route.stream is not None:
         require_room(route.stream, rows.shape[1], outputs)
-    if route.x_scaling is not None and route.x_scaling.limits is not None:
-        rows = route.x_scaling.limits.hold(rows)  # as the layers see them
     names = tuple(f"x{k}" for k in range(rows.shape[1])) if encoder is None else encoder.feature_names
+    limits = None if route.x_scaling is None else route.x_scaling.limits
+    if limits is not None:
+        require_held(limits, rows, names)
+        rows = limits.hold(rows)  # as the layers see them
+    if goal != SQUARED_ERROR:
+        goal = _ready_loss(goal, rows, target, None if sample_weight is None else weight)
     start_task = start_task_of(
         Sample(rows, target.values, weight), target, outputs, names, route.widths, route.rule,
-        weighted=sample_weight is not None,
+        weighted=sample_weight is not None, response=goal,
     )  # fmt: skip
     c = start_task.coordinates
+    encoder = None if encoder is None else encoder.with_means(c.x_centre)
     drops = drops_units(module, route.graph)
     if ridge is None and drops and target.classes is None:
         # Dropout is a ridge on the units behind it: large terms that cancel would not survive it.
@@ -151,11 +179,17 @@ def init_(
     with unchanged_on_failure(module):
         seen = _seen(route, rows)
         shown = _shown(module, X if encoder is None else rows, rounded=route.x_scaling is None)
-        require_tame(module, c, seen, names, route, shown, regression=target.classes is None)
-        spline = choose_start(
-            start_task,
-            StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs),
-        )
+        by_response = encoder is not None and any(isinstance(column, LevelMeans) for column in encoder.columns)
+        regression = target.classes is None and goal.link == "identity"
+        require_tame(module, c, seen, names, route, shown, regression=regression, by_response=by_response)
+        options = StartOptions(max_terms, max_degree, penalty, threshold, "auto" if ridge is None else ridge, n_jobs)
+        if shards is None:
+            spline = choose_start(start_task, options)
+        else:
+            values = partial(read_values, task=target.task, classes=target.classes)
+            spline = shards.start(
+                start_task, options, encoder, values, limits.hold if limits is not None else np.asarray
+            )
         rng = np.random.default_rng(random_state)
         units = carried_units(spline, start_task)
         copies = copies_of(units, route.widths) if drops else (1,) * len(units)
@@ -170,8 +204,11 @@ def init_(
             module, layers, chain.with_scaling(seen), shown[:CHECKED_ROWS], spline(rows[:CHECKED_ROWS]), size_of(c),
             route, shown,
         )  # fmt: skip
+        remember_link(module, goal.link)
+        if shards is not None:
+            share_weights_(module)
     return InitReport(
-        spline=spline,
+        spline=replace(spline, limits=limits),
         units=units,
         max_difference=float(difference.max()),
         mean_difference=float(difference.mean()),
@@ -179,17 +216,32 @@ def init_(
         task=target.task,
         classes=target.classes,
         encoder=encoder,
+        link=goal.link,
     )
+
+
+def _ready_loss(loss: ResponseLoss, rows: Floats, target: Target, weight: Floats | None) -> ResponseLoss:
+    """Return a loss for responses that it is made for, with Huber's width filled in."""
+    if target.values.shape[1] != 1:
+        raise NetworkError(
+            f"loss={loss.name!r} takes a module of one output, got {target.values.shape[1]}; start one for each column"
+        )
+    loss.check(target.values)
+    if loss.name == "huber":
+        return replace(loss, width=huber_width(rows, target.values[:, 0], weight))
+    return loss
 
 
 def start_task_of(
     sample: Sample, target: Target, outputs: int, names: tuple[str, ...], widths: tuple[int, ...], rule: Activation,
-    *, weighted: bool = False,
+    *, weighted: bool = False, response: ResponseLoss = SQUARED_ERROR,
 ) -> StartTask:  # fmt: skip
     """Return what a start for a user's own network is fitted to; no rows are held out from it."""
-    loss = SquaredError() if target.classes is None else LogLoss(outputs)
+    loss: Loss = SquaredError() if target.classes is None else LogLoss(outputs)
+    if response != SQUARED_ERROR:
+        loss = Deviance(response)
     coordinates = loss.coordinates(sample.X, sample.y, sample.weight)
-    return StartTask(sample, None, weighted, names, widths, rule, coordinates, loss)
+    return StartTask(sample, None, weighted, names, widths, rule, coordinates, loss.within(coordinates))
 
 
 def size_of(c: Coordinates) -> Floats:
@@ -232,7 +284,6 @@ def _read_rows(X: Any, features: int, target: Target) -> tuple[Floats, TableEnco
         labels = None if target.classes is None else tuple(map(str, target.classes))
         fits = len(target.values) == len(as_frame(X) or ())  # or it is refused below
         encoder, rows = learn_table(X, response=Response(target.values, labels) if fits else None)
-        encoder = encoder.with_means(rows.mean(axis=0))
     rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
     if rows.ndim != 2 or rows.shape[1] != features:
         columns = "" if encoder is None else f" once its columns are encoded ({', '.join(encoder.feature_names)})"

@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import Limits
 from knotwork.errors import NetworkError
 from knotwork.network.chain import flags_kept
 from knotwork.network.start.route import Route
@@ -21,17 +23,31 @@ X_MEAN, X_STD = 5.0, 10.0
 Y_STD = (0.2, 30.0)
 # Maximum mean in stds, of a feature or of the response, that single precision still resolves.
 RESOLVED = 1e4
+# Maximum share of a feature's values that a Scaling may hold at its limits: of its own rows it holds 4 % at most.
+MAX_HELD = 0.1
+OF_THESE = "it with Scalings of these data at its ends, kw.Scaling.of(X) and kw.Scaling.back_to(y)"
 BLURRED = " (which float32 does not resolve)"
+
+
+def require_held(limits: Limits, rows: Floats, names: tuple[str, ...]) -> None:
+    """Refuse a Scaling of other data, which would hold most rows (N, d) at its limits."""
+    share = ((rows < limits.lower) | (rows > limits.upper)).mean(axis=0)
+    f = int(np.argmax(share))
+    if share[f] > MAX_HELD:
+        raise NetworkError(
+            f"a Scaling holds features at the range of the rows it was made for, '{names[f]}' lies outside it in "
+            f"{share[f]:.0%} of these; initialise {OF_THESE}"
+        )
 
 
 def require_tame(
     module: nn.Module, c: Coordinates, seen: Coordinates, names: tuple[str, ...], route: Route, rows: Tensor,
-    *, regression: bool,
+    *, regression: bool, by_response: bool = False,
 ) -> None:  # fmt: skip
     """Refuse features or responses that training would not survive, with the line to add.
 
     ``c`` are the coordinates of the data, ``seen`` those that the layers compute in; ``rows`` are some for the module
-    to run on.
+    to run on. ``by_response`` says that some features are learned from the response.
     """
     relative = c.relative_to(seen)
     means, stds = np.abs(relative.x_centre), relative.x_scale
@@ -58,7 +74,7 @@ def require_tame(
     raise NetworkError(
         f"a start survives training where the module sees features with means up to {X_MEAN:g} and stds up to "
         f"{X_STD:g} and responses with stds from {Y_STD[0]:g} to {Y_STD[1]:g}, got {' and '.join(got)}; initialise "
-        f"{_line(module, route, rows, x=bool(wild.size), y=wild_y)}"
+        f"{_line(module, route, rows, x=bool(wild.size), y=wild_y, by_response=by_response)}"
     )
 
 
@@ -66,11 +82,11 @@ def _single(route: Route) -> bool:
     return route.first.weight.dtype == torch.float32
 
 
-def _line(module: nn.Module, route: Route, rows: Tensor, *, x: bool, y: bool) -> str:
+def _line(module: nn.Module, route: Route, rows: Tensor, *, x: bool, y: bool, by_response: bool) -> str:
     """Return the line to add: the module between Scalings made for these data."""
     if (x and route.x_scaling is not None) or (y and route.y_scaling is not None):
-        return "it with Scalings of these data at its ends, kw.Scaling.of(X) and kw.Scaling.back_to(y)"
-    parts = ["kw.Scaling.of(X)"] * x + ["module"]
+        return OF_THESE
+    parts = ["kw.Scaling.of(X, y)" if by_response else "kw.Scaling.of(X)"] * x + ["module"]
     if y:
         with flags_kept(module), torch.no_grad():
             out = module.eval()(rows[:2])

@@ -19,15 +19,16 @@ REHEARSALS = 3
 class GraphedStep:
     """A step on a batch of rows, given by their numbers, that never looks at a value on the device.
 
-    step : the step, of (batch_size,) numbers of rows
+    step : the step, of numbers of rows, in this shape
     changes : every tensor that it changes; they are afterwards as they were before
     """
 
     def __init__(
-        self, step: Callable[[Tensor], None], changes: Sequence[Tensor], batch_size: int, device: torch.device
+        self, step: Callable[[Tensor], None], changes: Sequence[Tensor], shape: torch.Size, device: torch.device
     ) -> None:
         before = [t.detach().clone() for t in changes]
-        self._rows = torch.zeros(batch_size, dtype=torch.int64, device=device)
+        self.shape = shape
+        self._rows = torch.zeros(shape, dtype=torch.int64, device=device)
         stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         stream.wait_stream(torch.cuda.current_stream(device))
         with torch.cuda.stream(stream):

@@ -14,7 +14,9 @@ class History:
     same: it is the mean of their errors over their variances, times the mean variance. After an epoch that was undone
     they are those of the weights it went back to.
 
-    train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch
+    train_loss, validation_loss, learning_rate, seconds (of training, all told) : lists of one entry per epoch. Networks
+        that are trained together look at a sample of their training rows for ``train_loss``, as many as they have
+        validation rows, 1024 at least
     undone : numbers of the epochs that were undone
     best_epoch : the epoch whose weights were kept
     validation_unseen : False if the network may have seen the validation rows before training, as in ``train`` with a

@@ -8,6 +8,9 @@ what training began with.
 
 Equal seeds give equal bits on the CPU, and so does a training that goes on from a checkpoint: everything that decides
 about the next epoch is in ``_Run``, and nothing depends on the number of threads.
+
+Several processes, ``Ranks``, take the steps of one training together: gradients and losses are means over all their
+rows, so that everything here comes out alike on all of them.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import copy
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 import numpy as np
 import torch
@@ -30,6 +33,7 @@ from knotwork.network.train.losses import Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import (
     Factory,
     Schedule,
+    clip_gradients_,
     forget_direction,
     make_optimiser,
     make_state,
@@ -38,14 +42,31 @@ from knotwork.network.train.optimiser import (
     set_optimiser_state,
     set_rate,
 )
-from knotwork.network.train.randomness import draws, global_generator, global_states, own_dropout, set_global_states
+from knotwork.network.train.randomness import (
+    draws,
+    global_generator,
+    global_states,
+    own_dropout,
+    seed_globally,
+    set_global_states,
+)
+from knotwork.network.train.ranks import Ranks
 from knotwork.network.train.resumable import StateError, fits, optimiser_fits
-from knotwork.network.train.rows import Part, Rows
+from knotwork.network.train.rows import Folds, Part, Rows, Stream
 from knotwork.network.train.threads import step_threads, torch_threads
+from knotwork.network.train.weights import average_, restore_, state_of, tensors_of
 
 # Called after every epoch with its number, the history so far, and the network with the averaged weights; True ends
 # the training.
 Report = Callable[[int, History, nn.Module], bool | None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a training leaves behind: its history, and that of each network if several were trained together."""
+
+    history: History
+    members: tuple[History, ...]
 
 
 @dataclass(frozen=True)
@@ -77,7 +98,7 @@ class TrainOptions:
 def fit_network(
     net: nn.Module,
     training: Rows,
-    validation: Part,
+    validation: Part | Folds,
     options: TrainOptions,
     *,
     seed: int,
@@ -86,20 +107,29 @@ def fit_network(
     report: Report | None = None,
     optimiser: Factory | None = None,
     checkpoint: Checkpoint | None = None,
-) -> History:
+    ranks: Ranks | None = None,
+) -> Trained:
     """Train a network in place, in the coordinates it is given, and leave it with the weights of its best epoch.
+
+    Networks that are trained together (``Stacked``) take rows of their own (``Folds``); the mean of their losses
+    decides about epochs, for all of them alike.
 
     ``unit`` is what one unit of the loss is worth in the history. A KeyboardInterrupt goes on to the caller; the
     network then has the best weights so far, and the exception a note that says so. The checkpoint's file stays until
     the caller removes it.
+
+    ``ranks`` train together, each on its own training and validation rows, in the same coordinates; they begin with
+    rank 0's weights. Its checkpoint is that of all, the other ranks' files are not touched.
     """
     loss = loss or SquaredError()
-    run = _Run.begin(net, training, options, loss, seed, optimiser)
+    run = _Run.begin(net, training, options, loss, seed, optimiser, ranks)
     identity = None
     if checkpoint is not None:
-        if not isinstance(training, Part):
+        if isinstance(training, Stream):
             raise NetworkError("a checkpoint needs rows in memory, whose order it can go back to, got a loader of them")
         identity = _identity(run, training, validation, loss, unit, seed, optimiser)
+        if ranks is not None:
+            identity = replace(identity, data=digest_of({}, ranks.gather(identity.data)))
     with ExitStack() as stack:
         if training.device.type == "cpu":
             stack.enter_context(torch_threads(step_threads(net, options.batch_size)))
@@ -107,19 +137,25 @@ def fit_network(
         if run.draws:
             stack.enter_context(global_generator(seed, training.device))
         try:
-            if checkpoint is not None and identity is not None and (saved := checkpoint.read(identity)) is not None:
+            if checkpoint is not None and identity is not None:
+                saved = _read(checkpoint, identity, ranks)
                 try:
-                    run.resume(saved, own_optimiser=optimiser is None)
+                    if saved is not None:
+                        run.resume(saved, own_optimiser=optimiser is None)
                 except StateError:
                     raise checkpoint.damaged() from None
             while not run.has_ended:
                 run.epoch(training, validation, loss, unit)
                 if report is not None and report(run.last_epoch, run.history, run.averaged):
                     run.stopped = True
-                if checkpoint is not None and identity is not None and (run.last_epoch == 0 or checkpoint.is_due()):
+                run.agree()
+                due = checkpoint is not None and (run.last_epoch == 0 or checkpoint.is_due())
+                if checkpoint is not None and identity is not None and due and (ranks is None or ranks.is_first):
                     checkpoint.write(identity, run.saved())
+            if ranks is not None:
+                ranks.meet()
         except KeyboardInterrupt as interrupt:
-            _restore(net, run.best)
+            restore_(net, run.best)
             interrupt.add_note(
                 f"training was interrupted in epoch {run.last_epoch + 1}; the network has its best weights so far, "
                 f"those of epoch {run.history.best_epoch}"
@@ -127,8 +163,8 @@ def fit_network(
             if checkpoint is not None:
                 interrupt.add_note(f"the same call, with the network as it was, goes on from {checkpoint.path}")
             raise
-    _restore(net, run.best)
-    return run.history
+    restore_(net, run.best)
+    return Trained(run.history, run.members())
 
 
 @dataclass
@@ -142,6 +178,9 @@ class _Run:
     draws : whether the network (or a loader) also draws from torch's global generator
     can_record : whether steps may be recorded as a CUDA graph: on a GPU, without random numbers or functions of others
     average_weight : that of a recorded step
+    losses : training and validation losses of each of several networks, epoch by epoch
+    ranks : processes that train together, None for one alone
+    seed : of the random numbers; with ranks those of an epoch follow from it, the rank and the epoch
     """
 
     net: nn.Module
@@ -164,16 +203,29 @@ class _Run:
     can_record: bool = False
     graphed: GraphedStep | None = None
     average_weight: Tensor = field(default_factory=lambda: torch.zeros(()))
+    losses: list[list[list[float]]] = field(default_factory=list)
+    ranks: Ranks | None = None
+    seed: int = 0
 
     @classmethod
     def begin(
-        cls, net: nn.Module, training: Rows, options: TrainOptions, loss: Loss, seed: int, factory: Factory | None
+        cls,
+        net: nn.Module,
+        training: Rows,
+        options: TrainOptions,
+        loss: Loss,
+        seed: int,
+        factory: Factory | None,
+        ranks: Ranks | None,
     ) -> _Run:
         """Make a fresh optimiser and fresh generators."""
         parameters = [p for p in net.parameters() if p.requires_grad]
         if not parameters:
             raise NetworkError("a network needs parameters that require gradients to be trained, this one has none")
         steps = training.steps(options.batch_size)
+        if ranks is not None:
+            steps = max(ranks.gather(steps))
+            ranks.broadcast_(list(tensors_of(net).values()))
         made = make_optimiser(parameters, options.learning_rate, options.weight_decay, loss.adam_epsilon, factory)
         averaged = copy.deepcopy(net)
         quiet = not draws(net) and options.dropout == 0 and not any(isinstance(m, nn.Dropout) for m in net.modules())
@@ -181,7 +233,7 @@ class _Run:
         return cls(
             net=net,
             averaged=averaged,
-            best=_state(averaged),
+            best=state_of(averaged),
             options=options,
             optimiser=made,
             parameters=parameters,
@@ -189,9 +241,11 @@ class _Run:
             steps_per_epoch=steps,
             order_generator=torch.Generator().manual_seed(seed),
             mask_generator=torch.Generator(training.device).manual_seed(seed),
-            draws=draws(net) or not isinstance(training, Part),
+            draws=draws(net) or isinstance(training, Stream),
             device=training.device,
-            can_record=quiet and known and all(p.is_cuda for p in parameters),
+            can_record=quiet and known and ranks is None and all(p.is_cuda for p in parameters),
+            ranks=ranks,
+            seed=seed,
         )
 
     @property
@@ -206,33 +260,57 @@ class _Run:
         impatient = patience is not None and self.last_epoch >= 0 and waited >= patience
         return self.stopped or self.last_epoch >= self.options.epochs or impatient
 
-    def epoch(self, training: Rows, validation: Part, loss: Loss, unit: float) -> None:
+    def agree(self) -> None:
+        """Let an end that one rank asks for, and the time of the slowest, be those of all ranks."""
+        if self.ranks is None:
+            return
+        said = self.ranks.gather((self.stopped, self.elapsed))
+        self.stopped, self.elapsed = any(stops for stops, _ in said), max(seconds for _, seconds in said)
+        self.history.seconds[-1] = self.elapsed
+
+    def members(self) -> tuple[History, ...]:
+        """Return the history of each network."""
+        if not self.losses or len(self.losses[0][0]) == 1:
+            return (self.history,)
+        curves = np.array(self.losses).transpose(2, 1, 0).tolist()  # by network, then training and validation
+        return tuple(replace(self.history, train_loss=trained, validation_loss=reached) for trained, reached in curves)
+
+    def epoch(self, training: Rows, validation: Rows, loss: Loss, unit: float) -> None:
         """Run the next epoch; the first one, epoch 0, only looks at the losses."""
+        if self.ranks is not None:
+            self.ranks.meet()
         start = time.perf_counter()
         history, epoch = self.history, self.last_epoch + 1
         if epoch > 0:
             self._steps(training, loss, unit)
-        reached = _evaluate(self.averaged, validation, loss) * unit
+        own_reached = [cost * unit for cost in _evaluate(self.averaged, validation, loss, self.ranks)]
+        reached = sum(own_reached) / len(own_reached)
         rate = self.share * self.rates[0][self.step - 1] if self.step else 0.0
         if epoch > 0 and self._is_setback(reached):
             for part in (self.net, self.averaged):
-                _restore(part, self.best)
+                restore_(part, self.best)
             forget_direction(self.optimiser)
             self.share /= 2
             history.undone.append(epoch)
             trained, reached = history.train_loss[history.best_epoch], history.validation_loss[history.best_epoch]
+            losses = self.losses[history.best_epoch]
         else:
-            trained = _evaluate(self.averaged, training, loss) * unit
+            own_trained = [cost * unit for cost in _evaluate(self.averaged, training, loss, self.ranks)]
+            trained = sum(own_trained) / len(own_trained)
+            losses = [own_trained, own_reached]
         if epoch == 0 and not np.isfinite(reached):
             raise NetworkError("the network's loss is not finite before training; check its weights and the data")
-        best = _state(self.averaged) if epoch > 0 and reached < history.validation_loss[history.best_epoch] else None
+        best = state_of(self.averaged) if epoch > 0 and reached < history.validation_loss[history.best_epoch] else None
         self.elapsed += time.perf_counter() - start
         history.learning_rate.append(rate)
         history.validation_loss.append(reached)
         history.seconds.append(self.elapsed)
         history.train_loss.append(trained)
+        self.losses.append(losses)
         if best is not None:
             history.best_epoch, self.best = epoch, best
+        if self.ranks is not None:
+            self.ranks.listening = True
 
     def _steps(self, training: Rows, loss: Loss, unit: float) -> None:
         """Run the steps of an epoch."""
@@ -240,19 +318,46 @@ class _Run:
         gain = loss.gain(self.history.train_loss[0] / unit if unit > 0 else 0.0)
         size = self.options.batch_size
         self.net.train()
-        if not (self.can_record and isinstance(training, Part) and size <= len(training)):
+        if self.ranks is not None:
+            self._steps_together(training, loss, gain, self.ranks)
+            return
+        if not self.can_record or isinstance(training, Stream):
             for batch in training.shuffled(size, self.order_generator):
                 self._step(batch, loss, gain, self._next())
             return
-        if self.graphed is None:
-            self.graphed = self._record(training, loss, gain)
         for rows in training.orders(size, self.order_generator):
+            if self.graphed is None:
+                self.graphed = self._record(training, loss, gain, rows)
             weight = self._next()
-            if len(rows) == size:
+            if rows.shape == self.graphed.shape:
                 self.average_weight.fill_(weight)
                 self.graphed(rows)
             else:
                 self._step(training.at(rows), loss, gain, weight)
+
+    def _steps_together(self, training: Rows, loss: Loss, gain: float, ranks: Ranks) -> None:
+        """Run the steps of an epoch on the rows of all ranks."""
+        assert not isinstance(training, Folds)
+        own = ranks.seed(self.seed, len(self.history))
+        self.order_generator.manual_seed(own)
+        self.mask_generator.manual_seed(own)
+        if self.draws:
+            seed_globally(own, self.device)
+        for batch in training.shared(self.options.batch_size, self.order_generator, self.steps_per_epoch):
+            self.optimiser.zero_grad(set_to_none=True)
+            if batch is not None:
+                cost = (batch.costs(self.net, loss.learning) * batch.weight).sum() * gain
+                cost.backward()  # type: ignore[no-untyped-call]
+            if not ranks.mean_gradients_(self.parameters, None if batch is None else batch.weight.sum()):
+                break
+            if self.options.l1 > 0:
+                for p in self.parameters:
+                    if p.ndim > 1:
+                        slope = self.options.l1 * p.detach().sign()
+                        p.grad = slope if p.grad is None else p.grad + slope
+            self._move(self._next())
+        for part in (self.net, self.averaged):
+            ranks.share_buffers_(part)
 
     def _next(self) -> float:
         """Set the rates of the next step; return the weight of its network in the average."""
@@ -266,18 +371,22 @@ class _Run:
         """Take one step on a batch, and move the average towards the network by this weight."""
         options = self.options
         self.optimiser.zero_grad(set_to_none=True)
-        cost = _mean(loss.learning(self.net(batch.x), batch.y), batch.weight)
+        cost = _mean(batch.costs(self.net, loss.learning), batch.weight)
         if gain != 1:
             cost = cost * gain
         if options.l1 > 0:
             cost = cost + options.l1 * sum(p.abs().sum() for p in self.parameters if p.ndim > 1)
         cost.backward()  # type: ignore[no-untyped-call]
-        nn.utils.clip_grad_norm_(self.parameters, options.clip)
-        self.optimiser.step()
-        _average(self.averaged, self.net, weight)
+        self._move(weight)
 
-    def _record(self, training: Part, loss: Loss, gain: float) -> GraphedStep:
-        """Record the steps on full batches."""
+    def _move(self, weight: float | Tensor) -> None:
+        """Take the step that the gradients say, and move the average towards the network by this weight."""
+        clip_gradients_(self.net, self.parameters, self.options.clip)
+        self.optimiser.step()
+        average_(self.averaged, self.net, weight)
+
+    def _record(self, training: Part | Folds, loss: Loss, gain: float, first: Tensor) -> GraphedStep:
+        """Record the steps on batches like the first."""
         self.average_weight = torch.zeros((), dtype=self.parameters[0].dtype, device=self.device)
         make_state(self.optimiser)
         changes = [*self.net.state_dict().values(), *self.averaged.state_dict().values()]
@@ -286,7 +395,7 @@ class _Run:
         def step(rows: Tensor) -> None:
             self._step(training.at(rows), loss, gain, self.average_weight)
 
-        return GraphedStep(step, changes, self.options.batch_size, self.device)
+        return GraphedStep(step, changes, first.shape, self.device)
 
     def _is_setback(self, reached: float) -> bool:
         """Whether a validation loss is too far above the best one, or not a number at all."""
@@ -300,7 +409,7 @@ class _Run:
     def saved(self) -> Saved:
         """Return the state, as a checkpoint writes it."""
         tensors = {}
-        for name, state in (("net", _state(self.net)), ("averaged", _state(self.averaged)), ("best", self.best)):
+        for name, state in (("net", state_of(self.net)), ("averaged", state_of(self.averaged)), ("best", self.best)):
             tensors.update({f"{name}/{key}": value for key, value in state.items()})
         optimiser, plain = optimiser_state(self.optimiser)
         tensors.update({f"optimiser/{key}": value for key, value in optimiser.items()})
@@ -310,7 +419,7 @@ class _Run:
             tensors.update({f"global/{key}": value for key, value in global_states(self.device).items()})
         document = {
             "history": asdict(self.history), "optimiser": plain, "step": self.step, "share": self.share,
-            "elapsed": self.elapsed, "stopped": self.stopped,
+            "elapsed": self.elapsed, "stopped": self.stopped, "losses": copy.deepcopy(self.losses),
         }  # fmt: skip
         return Saved(tensors, document)
 
@@ -326,8 +435,8 @@ class _Run:
             return {key.split("/", 1)[1]: v for key, v in saved.tensors.items() if key.startswith(f"{name}/")}
 
         document = saved.document
-        _restore(self.net, part("net"))
-        _restore(self.averaged, part("averaged"))
+        restore_(self.net, part("net"))
+        restore_(self.averaged, part("averaged"))
         self.best = {key: value.to(self.device) for key, value in part("best").items()}
         try:
             set_optimiser_state(self.optimiser, part("optimiser"), document["optimiser"])
@@ -340,14 +449,21 @@ class _Run:
         self.history = History(**document["history"])
         self.step, self.share = document["step"], document["share"]
         self.elapsed, self.stopped = document["elapsed"], document["stopped"]
+        self.losses = document["losses"]
 
 
 def _identity(
-    run: _Run, training: Part, validation: Part, loss: Loss, unit: float, seed: int, factory: Factory | None
+    run: _Run,
+    training: Part | Folds,
+    validation: Part | Folds,
+    loss: Loss,
+    unit: float,
+    seed: int,
+    factory: Factory | None,
 ) -> Identity:
     """Return what a checkpoint must have in common with this training."""
     rows = {f"{name} {key}": value for name, part in (("training", training), ("validation", validation))
-            for key, value in vars(part).items()}  # fmt: skip
+            for key, value in part.tensors().items()}  # fmt: skip
     cost = described(loss.function) if isinstance(loss, OwnLoss) else repr(loss)
     return Identity(
         seed=seed,
@@ -358,47 +474,30 @@ def _identity(
     )
 
 
-def _average(averaged: nn.Module, net: nn.Module, weight: float | Tensor) -> None:
-    """Move the averaged weights towards the current ones."""
-    ours: list[Tensor] = list(averaged.parameters())
-    theirs: list[Tensor] = list(net.parameters())
-    with torch.no_grad():
-        if isinstance(weight, Tensor):
-            torch._foreach_lerp_(ours, theirs, [weight.to(p.dtype) for p in ours])
-        else:
-            torch._foreach_lerp_(ours, theirs, weight)
-        # BatchNorm's statistics go with the weights that they are of; what else a layer remembers is its latest.
-        for (name, own), other in zip(averaged.named_buffers(), net.buffers(), strict=True):
-            if name.endswith(("running_mean", "running_var")):
-                own.lerp_(other, weight)
-            else:
-                own.copy_(other)
+def _read(checkpoint: Checkpoint, identity: Identity, ranks: Ranks | None) -> Saved | None:
+    """Return the state to go on from: that of rank 0's file."""
+    return checkpoint.read(identity) if ranks is None else ranks.from_first(lambda: checkpoint.read(identity))
 
 
 def _mean(costs: Tensor, weight: Tensor) -> Tensor:
-    """Return the weighted mean; zero, with a gradient of zero, where no row has a weight."""
-    return (costs * weight).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
+    """Return the weighted mean, or the sum of several networks' means; zero, and so its gradient, without weight."""
+    tiny = torch.finfo(weight.dtype).tiny
+    if weight.ndim == 1:
+        return (costs * weight).sum() / weight.sum().clamp_min(tiny)
+    return ((costs * weight).sum(1) / weight.sum(1).clamp_min(tiny)).sum()
 
 
-def _evaluate(net: nn.Module, rows: Rows, loss: Loss) -> float:
+def _evaluate(net: nn.Module, rows: Rows, loss: Loss, ranks: Ranks | None) -> list[float]:
+    """Return the mean loss of the network, or of each of several, over the rows of all ranks."""
     net.eval()
     # Summed where the rows are, and looked at once.
     kind = torch.float32 if rows.device.type == "mps" else torch.float64  # some devices have no float64
     cost = weight = torch.zeros((), dtype=kind, device=rows.device)
     with torch.no_grad():
         for part in rows.chunks():
-            cost = cost + (loss.rows(net(part.x), part.y) * part.weight).sum()
-            weight = weight + part.weight.sum()
-    return float(cost / weight)
-
-
-def _state(net: nn.Module) -> dict[str, Tensor]:
-    found = net.state_dict().items()
-    return {name: value.detach().clone() for name, value in found if isinstance(value, Tensor)}
-
-
-def _restore(net: nn.Module, state: dict[str, Tensor]) -> None:
-    with torch.no_grad():
-        for name, value in net.state_dict().items():
-            if isinstance(value, Tensor):
-                value.copy_(state[name])
+            cost = cost + (part.costs(net, loss.rows) * part.weight).sum(-1)
+            weight = weight + part.weight.sum(-1)
+    if ranks is not None:
+        cost, weight = ranks.sum(torch.stack([cost, weight]))
+    found: list[float] = (cost / weight).reshape(-1).tolist()
+    return found

@@ -1,4 +1,4 @@
-"""What a network is trained to make small, as records: squared error, log-loss, or a function of one's own.
+"""What a network is trained to make small, as records: errors and deviances, log-loss, or a function of one's own.
 
 A loss says how targets look to the network, in which coordinates it is trained, and what a row costs. Everything else
 about training is the same for all.
@@ -7,7 +7,7 @@ about training is the same for all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.losses import ResponseLoss, robust_std
 from knotwork.errors import NetworkError
 
 
@@ -40,6 +41,10 @@ class SquaredError:
         """Return the coordinates to train in."""
         return Coordinates.of(X, y, weight)
 
+    def within(self, coordinates: Coordinates) -> SquaredError:
+        """Return the loss of a network whose outputs are in some coordinates."""
+        return self
+
     def targets(self, y: Floats, coordinates: Coordinates) -> Floats:
         """Return the responses in those coordinates."""
         return coordinates.responses(y)
@@ -51,6 +56,82 @@ class SquaredError:
     def gain(self, first: float) -> float:
         """Factor of the costs that gradients are taken of, given the loss before training."""
         return 1.0
+
+
+@dataclass(frozen=True)
+class Deviance:
+    """Any other loss of one response, (N, 1), than squared errors; with a log link outputs are those of log(y).
+
+    scale : what one unit of the network's output is, in units of y or of log(y). Responses behind a log link are
+        measured in units of exp(y_centre), others are standardised
+    """
+
+    adam_epsilon: ClassVar[float] = 1e-8
+
+    loss: ResponseLoss
+    scale: float = 1.0
+
+    def rows(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return what each row costs, its deviance: (N, 1), (N, 1) → (N,).
+
+        >>> poisson = Deviance(ResponseLoss("poisson", power=1.0))
+        >>> poisson.rows(torch.zeros(2, 1), torch.tensor([[1.0], [0.0]]))
+        tensor([0., 2.])
+        """
+        if self.loss.power > 0:
+            return 2 * _half_deviance(output[:, 0] * self.scale, y[:, 0], self.loss.power)
+        residual = y[:, 0] - output[:, 0]
+        if self.loss.is_quantile:
+            q = self.loss.quantile
+            return self.loss.per_cost * torch.maximum(q * residual, (q - 1) * residual)
+        zero, width = torch.zeros_like(residual), self.loss.width / self.scale
+        return functional.huber_loss(residual, zero, reduction="none", delta=width)
+
+    learning = rows
+
+    def coordinates(self, X: Floats, y: Floats, weight: Floats) -> Coordinates:
+        """Return the coordinates to train in: around the best constant, in robust stds of y, or in units of log(y)."""
+        centre = self.loss.constant(y[:, 0], weight)
+        scale = 1.0 if self.loss.link == "log" else robust_std(y[:, 0] - centre, weight) or 1.0
+        features = Coordinates.of(X, np.zeros((len(X), 1)), weight)
+        return replace(features, y_centre=np.full(1, centre), y_scale=np.full(1, scale))
+
+    def within(self, coordinates: Coordinates) -> Deviance:
+        """Return the loss of a network whose outputs are in some coordinates."""
+        return replace(self, scale=float(coordinates.y_scale[0]))
+
+    def targets(self, y: Floats, coordinates: Coordinates) -> Floats:
+        """Return the responses in those coordinates."""
+        if self.loss.link == "log":
+            return y * np.exp(-coordinates.y_centre)
+        return coordinates.responses(y)
+
+    def unit(self, coordinates: Coordinates) -> float:
+        """What one unit of the loss is worth in the history, which holds mean deviances in units of y."""
+        if self.loss.link == "log":
+            return float(np.exp((2 - self.loss.power) * coordinates.y_centre[0]))
+        scale = float(coordinates.y_scale[0])
+        return scale if self.loss.is_quantile else scale**2
+
+    def gain(self, first: float) -> float:
+        """Factor of the costs that gradients are taken of, given the loss before training."""
+        return 1.0
+
+
+def _half_deviance(eta: Tensor, y: Tensor, p: float) -> Tensor:
+    """Return half the unit deviance of a Tweedie model of power p with mean exp(eta)."""
+    if p == 1:
+        return _exp(eta) - y * eta + torch.xlogy(y, y) - y
+    if p == 2:
+        return eta + y * _exp(-eta) - torch.log(y) - 1
+    least = y ** (2 - p) / ((1 - p) * (2 - p))
+    return _exp((2 - p) * eta) / (2 - p) - y * _exp((1 - p) * eta) / (1 - p) + least
+
+
+def _exp(values: Tensor) -> Tensor:
+    """Return exponentials that go on linearly from e²⁰: a step too far has a finite gradient that leads back."""
+    near = values.clamp(max=20.0)
+    return near.exp() * (1 + values - near)
 
 
 @dataclass(frozen=True)
@@ -89,6 +170,10 @@ class LogLoss:
     def coordinates(self, X: Floats, y: NDArray[np.intp], weight: Floats) -> Coordinates:
         """Return the coordinates to train in: those of a response of mean 0 and std 1."""
         return Coordinates.of(X, np.zeros((len(X), self.outputs)), weight)
+
+    def within(self, coordinates: Coordinates) -> LogLoss:
+        """Return the loss of a network whose outputs are in some coordinates."""
+        return self
 
     def targets(self, y: NDArray[np.intp], coordinates: Coordinates) -> NDArray[np.int64]:
         """Return the codes."""
@@ -155,6 +240,10 @@ class OwnLoss:
         """Return the coordinates to train in: outputs stay as they are, for nobody knows what they stand for."""
         return Coordinates.of(X, np.zeros((len(X), self.outputs)), weight)
 
+    def within(self, coordinates: Coordinates) -> OwnLoss:
+        """Return the loss of a network whose outputs are in some coordinates."""
+        return replace(self, inside=coordinates)
+
     def targets(self, y: NDArray[Any], coordinates: Coordinates) -> NDArray[Any]:
         """Return the targets as they are."""
         return np.ascontiguousarray(y if y.dtype.kind == "f" else y.astype(np.int64))
@@ -168,4 +257,4 @@ class OwnLoss:
         return 1 / abs(first) if np.finfo(np.float32).tiny < abs(first) < np.inf else 1.0
 
 
-Loss = SquaredError | LogLoss | OwnLoss
+Loss = SquaredError | Deviance | LogLoss | OwnLoss

@@ -49,6 +49,19 @@ def make_optimiser(
     return made
 
 
+def clip_gradients_(net: nn.Module, parameters: list[nn.Parameter], largest: float) -> None:
+    """Shorten gradients to a maximum norm; of networks trained together, each one's own."""
+    members = getattr(net, "members", 1)
+    if members == 1:
+        nn.utils.clip_grad_norm_(parameters, largest)
+        return
+    with torch.no_grad():
+        gradients = [p.grad.view(members, -1) for p in parameters if p.grad is not None]
+        norms = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g, dim=1) for g in gradients]), dim=0)
+        share = (largest / (norms + 1e-6)).clamp(max=1.0)[:, None]
+        torch._foreach_mul_(gradients, [share] * len(gradients))
+
+
 @dataclass
 class Schedule:
     """Learning rates of all steps: up in a line to the peak, down in a half cosine to a fiftieth.

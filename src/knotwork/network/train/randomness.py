@@ -16,14 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from knotwork.network.blocks import BlockLinear
 from knotwork.network.chain import ACTIVATIONS
+from knotwork.network.members import Stacked
 from knotwork.network.scaling import Scaling
 from knotwork.network.train.inside import Standardised
 
 # Layers that draw no random numbers, or only through us.
 QUIET = (
-    nn.Sequential, nn.Linear, nn.Identity, nn.Flatten, nn.Dropout, nn.BatchNorm1d, nn.LayerNorm, Scaling, Standardised,
-    *ACTIVATIONS,
+    nn.Sequential, nn.Linear, nn.Identity, nn.Flatten, nn.Dropout, nn.BatchNorm1d, nn.LayerNorm, nn.ModuleList,
+    nn.ParameterList, BlockLinear, Scaling, Stacked, Standardised, *ACTIVATIONS,
 )  # fmt: skip
 
 _lock = threading.Lock()
@@ -83,10 +85,7 @@ def global_generator(seed: int, device: torch.device) -> Iterator[None]:
         for name, state in global_states(device).items():
             _outside.setdefault(name, state)
         _open += 1
-        torch.default_generator.manual_seed(seed)
-        if device.type == "cuda":
-            with torch.cuda.device(device):
-                torch.cuda.manual_seed(seed)
+        seed_globally(seed, device)
     try:
         yield
     finally:
@@ -94,6 +93,14 @@ def global_generator(seed: int, device: torch.device) -> Iterator[None]:
             _open -= 1
             if _open == 0:
                 set_global_states(_outside, device)
+
+
+def seed_globally(seed: int, device: torch.device) -> None:
+    """Seed the global generators that a network on that device draws from."""
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
 
 
 def global_states(device: torch.device) -> dict[str, Tensor]:

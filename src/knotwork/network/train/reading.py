@@ -11,17 +11,20 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from knotwork.arrays import Floats, read_array
+from knotwork.arrays import CHUNK, Floats, read_array
 from knotwork.data.sample import Sample
-from knotwork.data.split import held_out
+from knotwork.data.split import bound_of, held_out, row_numbers
 from knotwork.data.table import as_frame
 from knotwork.errors import NetworkError, one_line
 from knotwork.network.chain import Conversion, flags_kept, placement
+from knotwork.network.train.ranks import Ranks
 from knotwork.network.train.targets import Target, read_target, to_numpy
 from knotwork.parameters import shown
 
 # Rows of a loader that its coordinates are measured on.
 MEASURED_ROWS = 65_536
+# Labels beyond a network's outputs that ranks show one another: there are too many of them then, whatever they are.
+MAX_LABELS = 1000
 
 
 @dataclass(frozen=True)
@@ -104,42 +107,88 @@ class Given:
 
 
 def read_given(
-    net: nn.Module, X: Any, y: Any, weight: Any, validation: Any, seed: int, task: str, *, own_loss: bool
+    net: nn.Module,
+    X: Any,
+    y: Any,
+    weight: Any,
+    validation: Any,
+    seed: int,
+    task: str,
+    *,
+    own_loss: bool,
+    ranks: Ranks | None = None,
 ) -> Given:
-    """Read what a network is to be trained and validated on."""
+    """Read what a network is to be trained and validated on; ranks decide together what their targets are."""
     if y is None and not _is_loader(X):
         raise NetworkError("train needs targets, got y=None; pass y, or a DataLoader of (rows, targets) in place of X")
     if y is None:
-        return _given_by_loader(net, X, weight, validation, task, own_loss)
+        return _given_by_loader(net, X, weight, validation, task, own_loss, ranks)
     if isinstance(X, torch.utils.data.DataLoader):
         raise NetworkError("a DataLoader yields its own targets, got y as well; leave y out")
     rows = read_rows(net, X)
     if len(rows) < 2:
         raise NetworkError(f"X must have shape (N, d) with at least 2 rows, got {rows.shape}")
-    reader = _reader(net, rows, y, task, own_loss)
+    reader = _reader(net, rows, y, task, own_loss, ranks)
     sample = reader.sample(rows, _columns(reader.target), weight)
     require_weights(sample)
     weighted = bool(np.ptp(sample.weight) > 0)
     if isinstance(validation, float | int):
         if not 0 < validation < 1:
             raise NetworkError(f"validation must be a share between 0 and 1, or a pair (X, y), got {shown(validation)}")
-        held = held_out(sample.X, validation, seed)
-        judges = sample.take(held) if held.any() else sample
+        held, judged = _held(sample.X, validation, seed, ranks)
+        judges = sample.take(held) if judged else sample
         return Given(sample.take(~held), judges, reader.target, reader.outputs, False, weighted)
     return Given(sample, _read_validation(validation, reader), reader.target, reader.outputs, True, weighted)
 
 
-def _reader(net: nn.Module, rows: Floats, y: Any, task: str, own_loss: bool) -> Reader:
+def _held(X: Floats, share: float, seed: int, ranks: Ranks | None) -> tuple[NDArray[np.bool_], bool]:
+    """Mark rows to validate on, and say whether there are any; copies of a row are on one side, on whatever rank."""
+    if ranks is None:
+        held = held_out(X, share, seed)
+        return held, bool(held.any())
+    numbers = row_numbers(X, seed)
+    bounds, counts = zip(*ranks.gather((int(bound_of(numbers, share)), len(X))), strict=True)
+    bound = sum(b * n for b, n in zip(bounds, counts, strict=True)) // sum(counts)
+    # Every rank has rows to train on.
+    held = numbers < min(np.uint64(bound), numbers.max())
+    return held, any(ranks.gather(bool(held.any())))
+
+
+def _reader(net: nn.Module, rows: Floats, y: Any, task: str, own_loss: bool, ranks: Ranks | None) -> Reader:
     """Decide how targets are read, by those of all training rows."""
     outputs = count_outputs(net, rows)
     if task == "auto" and own_loss and outputs == 1 and not _is_text(y):
         task = "regression"
-    target = read_target(y, outputs, task)
+    target = read_target(y, outputs, task) if ranks is None else _target_of_all(y, outputs, task, ranks)
     if not target.values.size:
         raise NetworkError(f"y must have a value for every row, got shape {target.values.shape}")
     if target.classes is None and not own_loss and _columns(target).shape[1] != outputs:
         raise NetworkError(f"y must have one column per output, here {outputs}, got {_columns(target).shape[1]}")
     return Reader(net, rows.shape[1], outputs, target)
+
+
+def _target_of_all(y: Any, outputs: int, task: str, ranks: Ranks) -> Target:
+    """Read targets as those of all ranks' rows ask for: a rank may lack a class, or have whole numbers by chance."""
+    labels = read_array(y, "y", NetworkError)
+    column = labels.ndim == 1 or labels.shape[1:] == (1,)
+    distinct = ranks.gather(_distinct(labels.reshape(-1), outputs, task) if column else None)
+    decided = None
+    if all(own is not None for own in distinct):
+        decided = read_target(np.concatenate([own for own in distinct if own is not None]), outputs, task)
+    if decided is None or decided.classes is None:
+        return read_target(y, outputs, task if decided is None else "regression")
+    return Target("classification", like(decided, labels), decided.classes)
+
+
+def _distinct(labels: NDArray[Any], outputs: int, task: str) -> NDArray[Any]:
+    """Return labels that show what y is as well as all of them do."""
+    most = outputs + MAX_LABELS
+    if labels.dtype.kind in "USO":
+        return np.array(list(dict.fromkeys(labels.tolist())), dtype=labels.dtype)[:most]
+    if labels.dtype.kind in "iub" or task == "classification":
+        different = np.unique(labels)
+        return np.append(different[:most], different[-1:])
+    return labels[:1]
 
 
 def read_rows(net: nn.Module, X: Any) -> Floats:
@@ -184,6 +233,19 @@ def count_outputs(net: nn.Module, rows: Floats) -> int:
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise NetworkError(f"the network must map (N, d) to (N, outputs), got {got} for 2 rows")
     return int(out.shape[1])
+
+
+def outputs_of(net: nn.Module, rows: Floats) -> Floats:
+    """Run a network on rows, a chunk at a time: (N, d) → (N, outputs)."""
+    _, device = placement(net)
+    takes = row_dtype(net, rows)
+    with flags_kept(net), torch.no_grad():
+        net.eval()
+        found = [
+            net(torch.from_numpy(rows[at : at + CHUNK]).to(device, takes)).to("cpu", torch.float64).numpy()
+            for at in range(0, len(rows), CHUNK)
+        ]
+    return np.concatenate(found)
 
 
 def row_dtype(net: nn.Module, rows: Floats) -> torch.dtype:
@@ -255,7 +317,13 @@ def _parts(batch: Any) -> tuple[Any, Any, Any]:
 
 
 def _given_by_loader(
-    net: nn.Module, batches: Iterable[Any], weight: Any, validation: Any, task: str, own_loss: bool
+    net: nn.Module,
+    batches: Iterable[Any],
+    weight: Any,
+    validation: Any,
+    task: str,
+    own_loss: bool,
+    ranks: Ranks | None,
 ) -> Given:
     """Read a loader once, to know its targets and their scale."""
     if weight is not None:
@@ -276,7 +344,7 @@ def _given_by_loader(
             rows += len(X)
     if rows < 2:
         raise NetworkError(f"a loader must yield at least 2 rows, got {rows}")
-    reader = _reader(net, read_rows(net, first[0][0]), np.concatenate(labels), task, own_loss)
+    reader = _reader(net, read_rows(net, first[0][0]), np.concatenate(labels), task, own_loss, ranks)
     sample = _joined([reader.read(*parts) for parts in first])
     require_weights(sample)
     judges = _read_validation(validation, reader)

@@ -41,7 +41,18 @@ def fits(saved: Saved, fresh: Saved, steps_per_epoch: int, epochs: int) -> bool:
         and document["step"] == (count - 1) * steps_per_epoch
         and 0 < document["share"] <= 1
         and document["elapsed"] >= 0
+        and _are_losses(document["losses"], count)
     )
+
+
+def _are_losses(losses: list[Any], epochs: int) -> bool:
+    """Whether these are training and validation losses of the same networks in each of so many epochs."""
+    if len(losses) != epochs or not all(type(pair) is list and len(pair) == 2 for pair in losses):
+        return False
+    both = [side for pair in losses for side in pair]
+    if not all(type(side) is list and all(type(loss) is float for loss in side) for side in both):
+        return False
+    return len({len(side) for side in both}) == 1 and len(both[0]) > 0
 
 
 def optimiser_fits(saved: Saved, parameters: dict[str, Tensor], fresh: Saved) -> bool:

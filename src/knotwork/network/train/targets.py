@@ -83,6 +83,25 @@ def _read_classes(labels: NDArray[Any], outputs: int) -> Target:
     return Target("classification", np.searchsorted(present, labels).astype(np.intp), tuple(present.tolist()))
 
 
+def read_values(y: Any, task: str, classes: tuple[Any, ...] | None) -> NDArray[Any]:
+    """Read more of a y that :func:`read_target` has read: (N, p) numbers, or (N,) codes of known classes.
+
+    >>> read_values(["b", "b"], "classification", ("a", "b"))
+    array([1, 1])
+    """
+    labels = read_array(y, "y", NetworkError)
+    if classes is None:
+        numbers = labels.astype(np.float64)
+        return numbers[:, None] if numbers.ndim == 1 else numbers
+    labels = labels.reshape(-1)
+    known = np.array(classes, dtype=object if labels.dtype.kind == "O" else None)
+    codes = np.minimum(np.searchsorted(known, labels), len(known) - 1).astype(np.intp)
+    if not (known[codes] == labels).all():
+        odd = labels[known[codes] != labels][0]
+        raise NetworkError(f"labels must be among {', '.join(map(repr, classes))}, got {odd!r}; add rows of it")
+    return codes
+
+
 def to_numpy(values: Any, what: str = "X") -> Floats:
     """Return rows, a tensor or an array, as float64."""
     return read_numbers(values, what, NetworkError)

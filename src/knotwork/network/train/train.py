@@ -6,7 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,16 +15,20 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.losses import HUBER_STDS, SQUARED_ERROR, ResponseLoss, response_loss, robust_std
 from knotwork.errors import NetworkError, ParameterError
-from knotwork.network.chain import flags_kept, placement
-from knotwork.network.train.checkpoint import Checkpoint
+from knotwork.network.chain import flags_kept, placement, remember_link
+from knotwork.network.ready import MAX_ROWS
+from knotwork.network.train.checkpoint import Checkpoint, described, settings
 from knotwork.network.train.history import History
 from knotwork.network.train.inside import Inside, trained_part
 from knotwork.network.train.loop import Report, TrainOptions, fit_network
-from knotwork.network.train.losses import LogLoss, Loss, OwnLoss, SquaredError
+from knotwork.network.train.losses import Deviance, LogLoss, Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import Factory
+from knotwork.network.train.pooling import pooled_coordinates, pooled_width
 from knotwork.network.train.randomness import draws, global_generator
-from knotwork.network.train.reading import Given, Loader, read_given, row_dtype
+from knotwork.network.train.ranks import Ranks, joined_ranks, require_own_gradients, same_weights
+from knotwork.network.train.reading import Given, Loader, outputs_of, read_given, row_dtype
 from knotwork.network.train.rows import Part, Rows, Stream
 from knotwork.parameters import checked, is_number, number, place, positive, seed, shown, switch, text, whole
 from knotwork.progress import epoch_progress
@@ -63,7 +67,7 @@ def train(
     y: Any = None,
     *,
     task: str = "auto",
-    loss: Callable[[Tensor, Tensor], Tensor] | None = None,
+    loss: Callable[[Tensor, Tensor], Tensor] | str | None = None,
     label_smoothing: float = 0.0,
     sample_weight: ArrayLike | None = None,
     validation: float | tuple[Any, ...] | Iterable[Any] = 0.15,
@@ -83,6 +87,8 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     random_state: int | None = None,
     verbose: int = 0,
+    quantile: float | None = None,
+    power: float | None = None,
 ) -> History:
     """Train a network of your own in place; the loop that ``SplineNetRegressor`` and ``SplineNetClassifier`` use.
 
@@ -100,7 +106,10 @@ def train(
     loss : function(prediction, target) of tensors that replaces squared error and log-loss. It sees the network's
         output (N, p) as it comes, and y as numbers (N, columns), or as codes (N,) where the network has several outputs
         and y names them. It returns a cost per row, (N,) or (N, columns), or their mean. Only costs per row can have
-        weights
+        weights. Or a name: "squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma" or "tweedie", as
+        in ``MarsRegressor``, for a network of one output. With the last three the network gives log(y), and its
+        ``conversion.link`` says so
+    quantile, power : of ``loss="quantile"`` and ``loss="tweedie"``
     validation : rows to validate on; the weights of the best epoch are kept, epoch 0 being the network as it came.
         Either (X, y), (X, y, weights) or a loader: rows that neither the network nor the fit of its spline has seen. Or
         a share of X's rows, which the network may have seen; not if X is a loader. ``History.validation_unseen`` says
@@ -117,6 +126,10 @@ def train(
     checkpoint : file that the state of the training is written to, and that it goes on from if the same call is made
         again after a crash: the result has the same bits on the CPU. It is removed at the end. The file of any other
         call is refused. Callbacks are not told again of epochs that are in the file. Not for loaders
+
+    Inside ``torchrun``, once ``torch.distributed`` is initialised, every process calls ``train`` with rows of its own:
+    one network is trained on all of them, and ends with the same weights everywhere. It begins with those of rank 0,
+    whose checkpoint and progress are those of all; ``batch_size`` is that of each process.
 
     Returns
     -------
@@ -146,26 +159,48 @@ def train(
         warmup=warmup, l1=l1, dropout=dropout, patience=patience, average=average,
     )  # fmt: skip
     _require_network(net)
-    _require_options(setback, loss, label_smoothing, optimizer, callbacks)
-    file = None if checkpoint is None else Checkpoint(checkpoint)
-    drawn = file.seed() if file is not None and random_state is None else None
-    if drawn is None:
-        drawn = int(np.random.default_rng(random_state).integers(2**31))
-    # Loaders draw from torch's global generator, and so may layers that we do not know, in evaluation mode too.
-    with global_generator(drawn, placement(net)[1]) if y is None or draws(net) else nullcontext():
-        given = read_given(net, X, y, sample_weight, validation, drawn, task, own_loss=loss is not None)
-        _require_batches(net, given, batch_size)
-        options = replace(options, setback=_setback(setback, given))
-        goal = _loss_of(given, loss, label_smoothing)
-        with epoch_progress(bool(verbose), epochs, unseen=given.unseen) as show:
-            history = _fit(
-                net, given, goal, options, seed=drawn, standardise=standardise, show=show, callbacks=callbacks,
-                optimiser=optimizer, file=file,
+    with joined_ranks(placement(net)[1]) as ranks:
+        _require_options(setback, loss, label_smoothing, optimizer, callbacks)
+        named = response_loss(loss, quantile, power) if isinstance(loss, str) else None
+        if named is None and (quantile is not None or power is not None):
+            raise ParameterError("quantile and power are for loss='quantile' and loss='tweedie', got another loss")
+        own = None if isinstance(loss, str) else loss
+        if ranks is not None:
+            held = validation if isinstance(validation, float | int) else "own rows"
+            asked = (asdict(options), shown(setback), held, standardise, task, named, label_smoothing)
+            _require_alike(net, ranks, (*asked, described(own), described(optimizer)))
+            checkpoint = ranks.from_first(lambda: None if checkpoint is None else os.fspath(checkpoint))
+            verbose = verbose if ranks.is_first else 0
+        file = None if checkpoint is None else Checkpoint(checkpoint)
+        drawn = _seed(file, random_state) if ranks is None else ranks.from_first(lambda: _seed(file, random_state))
+        # Loaders draw from torch's global generator, and so may layers that we do not know, in evaluation mode too.
+        local = drawn if ranks is None else ranks.seed(drawn)
+        drawing = global_generator(local, placement(net)[1]) if y is None or draws(net) else nullcontext()
+        with same_weights(net, ranks), drawing:
+            given = read_given(
+                net, X, y, sample_weight, validation, drawn, "regression" if named else task,
+                own_loss=own is not None, ranks=ranks,
             )  # fmt: skip
-    if file is not None:
+            _require_batches(net, given, batch_size)
+            options = replace(options, setback=_setback(setback, given))
+            goal = _loss_of(given, own, label_smoothing) if named is None else _named_loss(net, given, named, ranks)
+            with epoch_progress(bool(verbose), epochs, unseen=given.unseen) as show:
+                history = _fit(
+                    net, given, goal, options, seed=drawn, standardise=standardise, show=show, callbacks=callbacks,
+                    optimiser=optimizer, file=file, ranks=ranks,
+                )  # fmt: skip
+    if named is not None:
+        remember_link(net, named.link)
+    if file is not None and (ranks is None or ranks.is_first):
         file.remove()
     history.validation_unseen = given.unseen
     return history
+
+
+def _seed(file: Checkpoint | None, random_state: int | None) -> int:
+    """Return the seed of a training: that of its checkpoint, or a new one."""
+    found = file.seed() if file is not None and random_state is None else None
+    return int(np.random.default_rng(random_state).integers(2**31)) if found is None else found
 
 
 def _fit(
@@ -180,25 +215,29 @@ def _fit(
     callbacks: Sequence[Callback],
     optimiser: Factory | None,
     file: Checkpoint | None,
+    ranks: Ranks | None,
 ) -> History:
     """Train a network in coordinates that suit the loop; on failure it is as it was, with Ctrl-C the best so far."""
     dtype, device = placement(net)
     rows = given.measured
-    measured = goal.coordinates(rows.X, rows.y, rows.weight) if standardise else None
+    measured = pooled_coordinates(goal, rows, ranks) if standardise else None
+    seen = rows.X if ranks is None else ranks.spread_rows(rows.X, MAX_ROWS)
+    largest = [None if ranks is None else max(ranks.gather(part.weight.max(initial=0.0)))
+               for part in (rows, given.validation)]  # fmt: skip
     before = copy.deepcopy(net.state_dict())
     interrupted = False
     try:
         with (
             flags_kept(net),
-            trained_part(net, measured, rows.X, given.outputs, logits=isinstance(goal, LogLoss)) as inside,
+            trained_part(net, measured, seen, given.outputs, logits=isinstance(goal, LogLoss)) as inside,
         ):
-            goal = replace(goal, inside=inside.coordinates) if isinstance(goal, OwnLoss) else goal
+            goal = goal.within(inside.coordinates)
             takes = dtype, row_dtype(inside.net, inside.coordinates.features(rows.X[:2]))
             try:
                 return fit_network(
                     inside.net,
-                    _training(given, goal, inside.coordinates, device, *takes),
-                    Part.of(given.validation, goal, inside.coordinates, device, *takes),
+                    _training(given, goal, inside.coordinates, device, *takes, largest[0]),
+                    Part.of(given.validation, goal, inside.coordinates, device, *takes, largest[1]),
                     options,
                     seed=seed,
                     loss=goal,
@@ -206,7 +245,8 @@ def _fit(
                     report=_report(show, callbacks, inside),
                     optimiser=optimiser,
                     checkpoint=file,
-                )
+                    ranks=ranks,
+                ).history
             except KeyboardInterrupt:
                 interrupted = True  # the best weights so far are in the network
                 raise
@@ -231,16 +271,38 @@ def _loss_of(given: Given, own: Callable[[Tensor, Tensor], Tensor] | None, smoot
     return SquaredError() if given.target.classes is None else LogLoss(given.outputs, smoothing)
 
 
+def _named_loss(net: nn.Module, given: Given, loss: ResponseLoss, ranks: Ranks | None) -> Loss:
+    """Return the loss of a name, once the responses are those it is made for."""
+    if loss == SQUARED_ERROR:
+        return SquaredError()
+    if given.outputs != 1:
+        raise NetworkError(
+            f"loss={loss.name!r} takes a network of one output, got {given.outputs}; train one for each response"
+        )
+    rows = given.measured
+    for y in (rows.y, given.validation.y):
+        loss.check(y)
+    if loss.name == "huber":
+        loss = replace(loss, width=HUBER_STDS * (robust_std(rows.y[:, 0] - outputs_of(net, rows.X)[:, 0]) or 1.0))
+    return Deviance(pooled_width(loss, rows, ranks))
+
+
 def _training(
-    given: Given, loss: Loss, c: Coordinates, device: torch.device, dtype: torch.dtype, x_dtype: torch.dtype
+    given: Given,
+    loss: Loss,
+    c: Coordinates,
+    device: torch.device,
+    dtype: torch.dtype,
+    x_dtype: torch.dtype,
+    largest: float | None,
 ) -> Rows:
     """Put the training rows into the coordinates of training: at once, or batch by batch."""
     rows = given.training
     if not isinstance(rows, Loader):
-        return Part.of(rows, loss, c, device, dtype, x_dtype)
+        return Part.of(rows, loss, c, device, dtype, x_dtype, largest)
 
     def read(batch: Any) -> Part:
-        return Part.of(rows.read(batch), loss, c, device, dtype, x_dtype)
+        return Part.of(rows.read(batch), loss, c, device, dtype, x_dtype, largest)
 
     return Stream(rows.batches, rows.count, read, device)
 
@@ -271,6 +333,14 @@ def _require_network(net: Any) -> None:
         )
 
 
+def _require_alike(net: nn.Module, ranks: Ranks, options: Any) -> None:
+    """Refuse ranks that would not take the same steps."""
+    require_own_gradients(net)
+    state = [(name, str(v.dtype), tuple(v.shape)) for name, v in net.state_dict().items() if isinstance(v, Tensor)]
+    trained = [p.requires_grad for p in net.parameters()]
+    ranks.require_same({"options": options, "layers": (settings(net), state, trained)})
+
+
 def _require_options(setback: Any, loss: Any, smoothing: float, optimizer: Any, callbacks: Any) -> None:
     """Refuse options that no rule of one parameter covers."""
     judged = None if isinstance(setback, str) and setback == "auto" else setback
@@ -278,7 +348,11 @@ def _require_options(setback: Any, loss: Any, smoothing: float, optimizer: Any, 
     called = isinstance(callbacks, list | tuple) and all(map(callable, callbacks))
     for fine, rule, got in (
         (undone, "setback must be 0 or positive, None or 'auto'", setback),
-        (loss is None or callable(loss), "loss must be a function of prediction and target", loss),
+        (
+            loss is None or callable(loss) or isinstance(loss, str),
+            "loss must be a function of prediction and target, or the name of a loss",
+            loss,
+        ),
         (loss is None or smoothing == 0, "label_smoothing must be 0 with a loss of your own", smoothing),
         (optimizer is None or callable(optimizer), "optimizer must be a function from parameters to one", optimizer),
         (called, "callbacks must be a list of functions", callbacks),

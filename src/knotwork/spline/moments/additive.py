@@ -37,10 +37,10 @@ class AdditiveTerms:
     features: NDArray[np.int64]
 
     @classmethod
-    def of(cls, terms: TermTable, grid: CandidateGrid) -> AdditiveTerms | None:
+    def of(cls, terms: TermTable, grid: CandidateGrid, min_terms: int = MIN_TERMS) -> AdditiveTerms | None:
         """Return terms with their positions; None if some are none of the grid's, or too few to a feature."""
         features = np.unique(terms.feature)
-        if len(terms) != terms.feature.size or (terms.slope != 1.0).any() or len(terms) < MIN_TERMS * features.size:
+        if len(terms) != terms.feature.size or (terms.slope != 1.0).any() or len(terms) < min_terms * features.size:
             return None
         position = grid.offsets[terms.feature]
         for f in features.tolist():
@@ -71,6 +71,20 @@ class AdditiveTerms:
         linear = products[:, self.grid.offsets[self.terms.feature[falling]]].T
         found[falling] += self.terms.knot[falling, None] * total - linear
         return np.concatenate([total[None], found])
+
+
+@compiled
+def additive_values(columns, codes, offsets, features, lines, out):  # type: ignore[no-untyped-def]
+    """Add the lines of all features to ``out`` (p, N); lines : (p, C, 2)."""
+    for k in range(len(out)):
+        for start in range(0, out.shape[1], TILE):
+            n, at = out.shape[1] - start if start + TILE > out.shape[1] else TILE, np.uint64(start)
+            for j in range(features.size):
+                x, code, line = columns[features[j]], codes[features[j]], lines[k, offsets[features[j]] :]
+                for m in range(n):
+                    row = at + np.uint64(m)
+                    own = np.uint64(code[row])
+                    out[k, row] += line[own, 0] + line[own, 1] * x[row]
 
 
 @compiled

@@ -15,7 +15,7 @@ from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled, compiled_reduction
 from knotwork.compute.workers import Workers, row_blocks
 from knotwork.spline.moments.additive import TILE as RESIDUAL_ROWS
-from knotwork.spline.moments.additive import AdditiveTerms, additive_residual
+from knotwork.spline.moments.additive import AdditiveTerms, additive_residual, additive_values
 from knotwork.spline.moments.bins import MIN_ROWS, SEARCH_TILE, Cells, encode, encode_by_cells, padded_rows
 from knotwork.spline.moments.children import CpuChildren
 from knotwork.spline.moments.evaluate import evaluate_term
@@ -199,7 +199,7 @@ class CpuRows:
         workers: Workers,
     ) -> None:
         self.grid = grid
-        self.columns, self._y, self.workers = columns, y, workers
+        self.columns, self.responses, self.workers = columns, y, workers
         self.weights = np.empty(0) if weights is None else weights
         d, n = columns.shape
         dtype = np.uint8 if grid.max_bins <= 256 else np.uint16 if grid.max_bins <= 65_536 else np.uint32
@@ -240,7 +240,7 @@ class CpuRows:
 
     def _open(self) -> Opening:
         grid, w, t = self.grid, self.weights, self.grid.knots
-        y = self._y if w.size == 0 else self._y * w
+        y = self.responses if w.size == 0 else self.responses * w
         tables = np.zeros((len(self._blocks), t.size, 4 + 2 * len(y)))
         single = np.flatnonzero(np.diff(grid.offsets) == 1)
         jobs = self._jobs
@@ -266,7 +266,7 @@ class CpuRows:
             norms=cross - t * sums,
             cross=cross,
             responses=products[3:].T,
-            squares=np.einsum("kn,kn->k", y, self._y),
+            squares=np.einsum("kn,kn->k", y, self.responses),
         )
 
     def line_products(self, feature: int) -> Floats:
@@ -343,7 +343,7 @@ class CpuRows:
         min_mass : observations on either side of its knot below which a child need not be summed
         """
         return CpuChildren(
-            self.columns, self._y, self.weights, grid, slopes, product, slots, min_mass, self.workers
+            self.columns, self.responses, self.weights, grid, slopes, product, slots, min_mass, self.workers
         )  # fmt: skip
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
@@ -351,7 +351,7 @@ class CpuRows:
         additive = AdditiveTerms.of(terms, self.grid) if terms.feature.size > 0 else None
         if additive is not None:
             return self._additive_residual(additive, intercept, coef)
-        p, n = self._y.shape
+        p, n = self.responses.shape
         dots = np.zeros((len(self._blocks), 2 + len(coef), p))
         parts = self.workers.split(len(self._blocks), work=n * len(coef) * p // 4)
         lines = np.empty((terms.feature.size, 3))
@@ -363,16 +363,25 @@ class CpuRows:
             r, b = np.empty(RESIDUAL_TILE), np.ones((2 + len(coef), RESIDUAL_TILE))
             for block in range(*parts[k]):
                 _residual_sums(
-                    self.columns, self._y, self.weights, terms.start, terms.feature, lines, terms.product, factors,
-                    self._blocks[block], r, b, dots[block],
+                    self.columns, self.responses, self.weights, terms.start, terms.feature, lines, terms.product,
+                    factors, self._blocks[block], r, b, dots[block],
                 )  # fmt: skip
 
         self.workers.run(task, len(parts))
         found = dots.sum(axis=0)
         return Residual(rss=found[0], dots=found[1:])
 
+    def values(self, terms: TermTable, intercept: Floats, coef: Floats) -> Floats:
+        """Evaluate a linear combination of additive terms, at knots of the grid: (p, N)."""
+        out = np.repeat(intercept[:, None], self.columns.shape[1], axis=1)
+        additive = AdditiveTerms.of(terms, self.grid, min_terms=0) if len(terms) else None
+        if additive is not None:
+            lines = additive.lines(np.zeros_like(intercept), coef)
+            additive_values(self.columns, self.codes, self.grid.offsets, additive.features, lines, out)
+        return out
+
     def _additive_residual(self, terms: AdditiveTerms, intercept: Floats, coef: Floats) -> Residual:
-        p, n = self._y.shape
+        p, n = self.responses.shape
         size, blocks = self.grid.knots.size, len(self._blocks)
         tables, sums = np.zeros((blocks, p * size, 2)), np.zeros((blocks, 2, p))
         lines = terms.lines(intercept, coef)
@@ -382,7 +391,7 @@ class CpuRows:
             r = np.empty(RESIDUAL_ROWS)
             for block in range(*parts[k]):
                 additive_residual(
-                    self.columns, self.codes, self.grid.offsets, terms.features, lines, self._y, self.weights,
+                    self.columns, self.codes, self.grid.offsets, terms.features, lines, self.responses, self.weights,
                     self._blocks[block], r, tables[block].reshape(-1), sums[block],
                 )  # fmt: skip
 

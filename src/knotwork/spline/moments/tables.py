@@ -19,11 +19,13 @@ from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.joint import SUMS, cells, joint_counts, joint_products, joint_sums, spread_counts
 from knotwork.spline.moments.moments import ChildSums, Opening, Residual, TermTable
+from knotwork.spline.moments.stored import own_products
 
 # Nanoseconds of one thread, of which only the ratios matter: a pass over the two hinges of a knot and over one hinge,
-# for a row of a feature; a joint histogram, for a row of a pair and for a cell (with counts: COUNT_SHARE of a row).
+# for a row of a feature; a joint histogram, for a row of a pair and for a cell (with counts: COUNT_SHARE of a row), and
+# what a pair costs however few its rows.
 PAIR_PASS, HINGE_PASS = 1.5, 0.6
-JOINT_ROW, JOINT_CELL, COUNT_SHARE = 2.6, 3.3, 0.3
+JOINT_ROW, JOINT_CELL, COUNT_SHARE, JOINT_PAIR = 2.6, 6.0, 0.3, 15_000.0
 # Bins of a feature from which on their means may stand for its values.
 MIN_COUNT_BINS = 32
 # Terms of a search that are expected, as a share of its limit.
@@ -120,7 +122,8 @@ class TableRows:
         d, n = self._rows.columns.shape
         # What others will use too, if they are to be chosen, costs each of the two half.
         share = max(0.5, 1 - self._expected / 2)
-        table = share * (others * n * JOINT_ROW * (COUNT_SHARE if self._counts else 1.0) + size * JOINT_CELL)
+        row = JOINT_ROW * (COUNT_SHARE if self._counts else 1.0)
+        table = share * (others * (n * row + JOINT_PAIR) + size * JOINT_CELL)
         steps = max(self._expected, self._chosen[feature])
         return self._always or table <= d * n * (PAIR_PASS + (steps - 1) * HINGE_PASS)
 
@@ -193,13 +196,4 @@ class TableRows:
         for g, other in self._strips.items():
             if feature in other.begin:
                 out[edges[g] : edges[g + 1]] = other.products[:, other.begin[feature] + place]
-        first, last = edges[feature : feature + 2]
-        at = first + place
-        if place == 0:
-            out[first:last] = opening.cross[first:last]
-            return
-        # Of two hinges of a feature the higher one lies within the other: (x − s)₊ = (x − t) + (t − s) where x > t > s.
-        distance = self.grid.knots[first:last] - self.grid.knots[at]
-        out[at:last] = opening.norms[at:last] + distance[place:] * opening.sums[at:last]
-        out[first:at] = opening.norms[at] - distance[:place] * opening.sums[at]
-        out[first] = opening.cross[at]
+        own_products(opening, self.grid, feature, place, out)

