@@ -76,22 +76,6 @@ def test_the_wheel_runs_in_an_environment_without_the_sources(built, tmp_path):
     assert (tmp_path / "model" / "model.json").exists()
 
 
-def test_a_typed_program_of_a_user_passes_strict_mypy(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "mypy",
-        "--strict",
-        "--config-file",
-        os.devnull,
-        str(ROOT / "tests/typed/program.py"),
-    ]
-    # Nothing is said about errors inside knotwork itself: `make lint` is for that.
-    checked = subprocess.run([*command, "--follow-imports", "silent"], cwd=tmp_path, capture_output=True, text=True,
-                             env={**os.environ, "MYPYPATH": str(ROOT / "src")}, check=False)  # fmt: skip
-    assert checked.returncode == 0, checked.stdout
-
-
 def test_version_numbers_agree():
     citation = (ROOT / "CITATION.cff").read_text()
     assert f"\nversion: {kw.__version__}\n" in citation

@@ -1,4 +1,4 @@
-"""A program as users write it; tests/test_packaging.py checks its types with mypy --strict."""
+"""A program as users write it; `make lint` checks its types as mypy --strict does."""
 
 from __future__ import annotations
 

@@ -70,6 +70,7 @@ def main(rank, folder):
         kw.init_(module("regression"), X, y)
     except NetworkError as error:
         (folder / "alone").write_text(str(error))
+    dist.destroy_process_group()  # without it gloo's threads may abort a process that ends
 
 
 if __name__ == "__main__":
