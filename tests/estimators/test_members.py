@@ -334,3 +334,14 @@ def test_every_second_member_sees_long_tails_in_other_units() -> None:
     np.testing.assert_allclose(evaluate(read_chain(model.start_network_), X)[:, 0], model.spline_(X), atol=1e-4)
     net = kw.to_network(model, dtype=torch.float64)
     np.testing.assert_allclose(net(torch.from_numpy(X)).detach().numpy()[:, 0], model.predict(X), rtol=1e-10)
+
+
+def test_a_member_is_shown_in_one_line(fitted: kw.SplineNetRegressor) -> None:
+    member = fitted.members_[0]
+    assert member.spline is not None
+    best = member.history.best_epoch
+    assert repr(member) == (
+        f"Member(from a spline of {len(member.spline.terms)} terms, {len(member.held_out)} rows held out, "
+        f"History(best of 5 epochs: {best}, validation loss {member.history.validation_loss[best]:.4g}, "
+        f"{member.history.validation_loss[0]:.4g} at the start))"
+    )

@@ -289,3 +289,11 @@ def test_a_random_start_is_trained_on_request():
     # Each model is judged by its own rows: the other one has seen these.
     rows = kw.explain(half, X[800:], y[800:] + 0.5, random_start=again.fit(X[800:], y[800:] + 0.5)).quality["rows"]
     assert rows[["spline", "random start"]].tolist() == ["test rows", "training rows"]
+
+
+def test_an_effect_is_shown_in_one_line():
+    spline = kw.Spline((kw.Hinge(0, 10.0, 1), kw.Hinge(0, 20.0, -1)), [0.0], [[1.0], [-1.0]], ("used", "idle"))
+    rows = np.column_stack([np.linspace(0.0, 30.0, 40), np.linspace(0.0, 1.0, 40)])
+    effects = kw.explain(spline, rows).effects
+    assert repr(effects["used"]) == "Effect('used', 2 knots, 40 from lowest to highest)"
+    assert repr(effects["idle"]) == "Effect('idle', not used)"

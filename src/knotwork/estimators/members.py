@@ -37,6 +37,10 @@ class Member:
     history: History
     held_out: NDArray[np.intp]
 
+    def __repr__(self) -> str:
+        start = "random weights" if self.spline is None else f"a spline of {len(self.spline.terms)} terms"
+        return f"Member(from {start}, {len(self.held_out)} rows held out, {self.history!r})"
+
 
 @dataclass(frozen=True)
 class MemberRows:

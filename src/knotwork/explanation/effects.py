@@ -74,6 +74,12 @@ class Effect:
     used_by_network: bool = True
     band: Band | None = None
 
+    def __repr__(self) -> str:
+        if not self.used:
+            return f"Effect({self.column!r}, not used)"
+        shape = f"{len(self.categories)} categories" if self.categories is not None else f"{len(self.knots)} knots"
+        return f"Effect({self.column!r}, {shape}, {self.size:.4g} from lowest to highest)"
+
     @property
     def used(self) -> bool:
         """Whether the model uses the column: its network where it has one, or its spline."""

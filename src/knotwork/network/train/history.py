@@ -35,6 +35,13 @@ class History:
     def __len__(self) -> int:
         return len(self.train_loss)
 
+    def __repr__(self) -> str:
+        if not self.validation_loss:
+            return "History(no epochs)"
+        first, best = self.validation_loss[0], self.validation_loss[self.best_epoch]
+        epochs = f"best of {len(self) - 1} epochs: {self.best_epoch}"
+        return f"History({epochs}, validation loss {best:.4g}, {first:.4g} at the start)"
+
     def to_frame(self) -> Any:
         """Return the history as a pandas frame, one row per epoch."""
         import pandas as pd
