@@ -15,7 +15,7 @@ from knotwork.network.activations import activation_rule
 from knotwork.network.blocks import BlockLinear
 from knotwork.network.chain import Blocks, Chain, Layer, build, evaluate, read_chain
 from knotwork.network.members import Stacked, joined
-from knotwork.network.train.loop import TrainOptions, _mean, fit_network
+from knotwork.network.train.loop import TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.network.train.rows import Folds, Part
 
@@ -127,7 +127,7 @@ def test_networks_without_a_row_in_a_batch_do_not_move() -> None:
     x = torch.from_numpy(rng.normal(size=(6, 1)))
     folds = Folds.of(Part(x, x.abs(), torch.ones(6, dtype=torch.float64)), [np.arange(6), np.arange(3)])
     batch = folds.at(folds.orders(3, torch.Generator().manual_seed(0))[1])
-    cost = _mean(batch.costs(stacked, SquaredError().rows), batch.weight)
+    cost = batch.mean(batch.costs(stacked, SquaredError().rows))
     gradients = torch.autograd.grad(cost, list(stacked.weights))
     assert all(bool((g[1] == 0).all()) for g in gradients)
     assert bool((gradients[0][0] != 0).any())

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from knotwork.errors import NetworkError
 from knotwork.network.train.checkpoint import Checkpoint, Identity, Saved, described, digest_of, settings, versions
+from knotwork.network.train.dense import DenseGradients
 from knotwork.network.train.graphed import GraphedStep
 from knotwork.network.train.history import History
 from knotwork.network.train.losses import Loss, OwnLoss, SquaredError
@@ -178,6 +179,7 @@ class _Run:
     draws : whether the network (or a loader) also draws from torch's global generator
     can_record : whether steps may be recorded as a CUDA graph: on a GPU, without random numbers or functions of others
     average_weight : that of a recorded step
+    dense, dense_averaged : faster ways through the two networks, None where autograd takes the steps
     losses : training and validation losses of each of several networks, epoch by epoch
     ranks : processes that train together, None for one alone
     seed : of the random numbers; with ranks those of an epoch follow from it, the rank and the epoch
@@ -203,6 +205,8 @@ class _Run:
     can_record: bool = False
     graphed: GraphedStep | None = None
     average_weight: Tensor = field(default_factory=lambda: torch.zeros(()))
+    dense: DenseGradients | None = None
+    dense_averaged: DenseGradients | None = None
     losses: list[list[list[float]]] = field(default_factory=list)
     ranks: Ranks | None = None
     seed: int = 0
@@ -229,6 +233,7 @@ class _Run:
         made = make_optimiser(parameters, options.learning_rate, options.weight_decay, loss.adam_epsilon, factory)
         averaged = copy.deepcopy(net)
         quiet = not draws(net) and options.dropout == 0 and not any(isinstance(m, nn.Dropout) for m in net.modules())
+        plain = quiet and options.l1 == 0 and ranks is None
         known = factory is None and not isinstance(loss, OwnLoss)
         return cls(
             net=net,
@@ -244,6 +249,8 @@ class _Run:
             draws=draws(net) or isinstance(training, Stream),
             device=training.device,
             can_record=quiet and known and ranks is None and all(p.is_cuda for p in parameters),
+            dense=DenseGradients.of(net) if plain else None,
+            dense_averaged=DenseGradients.of(averaged) if plain else None,
             ranks=ranks,
             seed=seed,
         )
@@ -283,7 +290,8 @@ class _Run:
         history, epoch = self.history, self.last_epoch + 1
         if epoch > 0:
             self._steps(training, loss, unit)
-        own_reached = [cost * unit for cost in _evaluate(self.averaged, validation, loss, self.ranks)]
+        run = self.averaged.eval() if self.dense_averaged is None else self.dense_averaged.forward
+        own_reached = [cost * unit for cost in _evaluate(run, validation, loss, self.ranks)]
         reached = sum(own_reached) / len(own_reached)
         rate = self.share * self.rates[0][self.step - 1] if self.step else 0.0
         if epoch > 0 and self._is_setback(reached):
@@ -295,7 +303,7 @@ class _Run:
             trained, reached = history.train_loss[history.best_epoch], history.validation_loss[history.best_epoch]
             losses = self.losses[history.best_epoch]
         else:
-            own_trained = [cost * unit for cost in _evaluate(self.averaged, training, loss, self.ranks)]
+            own_trained = [cost * unit for cost in _evaluate(run, training, loss, self.ranks)]
             trained = sum(own_trained) / len(own_trained)
             losses = [own_trained, own_reached]
         if epoch == 0 and not np.isfinite(reached):
@@ -370,8 +378,12 @@ class _Run:
     def _step(self, batch: Part, loss: Loss, gain: float, weight: float | Tensor) -> None:
         """Take one step on a batch, and move the average towards the network by this weight."""
         options = self.options
+        if self.dense is not None:
+            self.dense(batch, loss, gain)
+            self._move(weight)
+            return
         self.optimiser.zero_grad(set_to_none=True)
-        cost = _mean(batch.costs(self.net, loss.learning), batch.weight)
+        cost = batch.mean(batch.costs(self.net, loss.learning))
         if gain != 1:
             cost = cost * gain
         if options.l1 > 0:
@@ -479,23 +491,14 @@ def _read(checkpoint: Checkpoint, identity: Identity, ranks: Ranks | None) -> Sa
     return checkpoint.read(identity) if ranks is None else ranks.from_first(lambda: checkpoint.read(identity))
 
 
-def _mean(costs: Tensor, weight: Tensor) -> Tensor:
-    """Return the weighted mean, or the sum of several networks' means; zero, and so its gradient, without weight."""
-    tiny = torch.finfo(weight.dtype).tiny
-    if weight.ndim == 1:
-        return (costs * weight).sum() / weight.sum().clamp_min(tiny)
-    return ((costs * weight).sum(1) / weight.sum(1).clamp_min(tiny)).sum()
-
-
-def _evaluate(net: nn.Module, rows: Rows, loss: Loss, ranks: Ranks | None) -> list[float]:
-    """Return the mean loss of the network, or of each of several, over the rows of all ranks."""
-    net.eval()
+def _evaluate(run: Callable[[Tensor], Tensor], rows: Rows, loss: Loss, ranks: Ranks | None) -> list[float]:
+    """Return the mean loss of a network, or of each of several, over the rows of all ranks."""
     # Summed where the rows are, and looked at once.
     kind = torch.float32 if rows.device.type == "mps" else torch.float64  # some devices have no float64
     cost = weight = torch.zeros((), dtype=kind, device=rows.device)
     with torch.no_grad():
         for part in rows.chunks():
-            cost = cost + (part.costs(net, loss.rows) * part.weight).sum(-1)
+            cost = cost + (part.costs(run, loss.rows) * part.weight).sum(-1)
             weight = weight + part.weight.sum(-1)
     if ranks is not None:
         cost, weight = ranks.sum(torch.stack([cost, weight]))

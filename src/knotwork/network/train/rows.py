@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.sample import Sample
@@ -66,12 +66,19 @@ class Part:
         """Return all there is, by name."""
         return {"x": self.x, "y": self.y, "weight": self.weight}
 
-    def costs(self, net: nn.Module, rule: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    def costs(self, net: Callable[[Tensor], Tensor], rule: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
         """Return what each row costs a network by a rule of outputs and targets: (N,), or (M, N) for several."""
         output = net(self.x)
         if self.weight.ndim == 1:
             return rule(output, self.y)
         return rule(output.flatten(0, 1), self.y.flatten(0, 1)).view(self.weight.shape)
+
+    def mean(self, costs: Tensor) -> Tensor:
+        """Return their weighted mean, or the sum of several networks' means; zero, as its gradient, without weight."""
+        tiny = torch.finfo(self.weight.dtype).tiny
+        if self.weight.ndim == 1:
+            return (costs * self.weight).sum() / self.weight.sum().clamp_min(tiny)
+        return ((costs * self.weight).sum(1) / self.weight.sum(1).clamp_min(tiny)).sum()
 
     def steps(self, batch_size: int) -> int:
         """Count the batches of an epoch."""
@@ -96,8 +103,10 @@ class Part:
         yield from repeat(None, steps - len(batches))
 
     def at(self, rows: Tensor) -> Part:
-        """Return the rows of these numbers."""
-        return Part(self.x[rows], self.y[rows], self.weight[rows])
+        """Return the rows of these numbers, (N,) or (M, N)."""
+        # Several times as fast as x[rows], which copies number by number.
+        flat = rows.reshape(-1)
+        return Part(*(t.index_select(0, flat).view(*rows.shape, *t.shape[1:]) for t in (self.x, self.y, self.weight)))
 
     @staticmethod
     def _batches(order: Tensor, batch_size: int) -> list[Tensor]:
