@@ -24,7 +24,11 @@ def test_demo_shows_the_whole_way(tmp_path):
     ):
         assert expected in result.output
     assert any("⠀" < c <= "⣿" for c in result.output)  # the curves
-    assert {p.name for p in (tmp_path / "demo").iterdir()} == {"curves.png", "curves.svg", "model", "spline.txt"}
+    assert {p.name for p in (tmp_path / "demo").iterdir()} == {
+        "curves.png", "curves.svg", "model", "report.html", "spline.txt",
+    }  # fmt: skip
+    assert "open it in a browser" in " ".join(result.output.split())
+    assert "test rows" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     X, y = kw.datasets.load_abalone()
     assert kw.load(tmp_path / "demo" / "model").score(X, y) > 0.5
     assert "GCV" in (tmp_path / "demo" / "spline.txt").read_text()

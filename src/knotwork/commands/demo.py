@@ -99,6 +99,9 @@ def demo(
         console.print(Padding(Text(sentence), (0, 0, 0, 3)))
 
     files = _save(out, model, networks["spline start"], curves)
+    report = out / "report.html"
+    kw.explain(networks["spline start"], X_test, y_test, random_start=networks["random start"]).to_html(report)
+    files = {report: "everything about the trained network, on test rows; open it in a browser", **files}
     console.print(f"\n[bold]Files[/] ({time.perf_counter() - begun:.0f} s in all)\n")
     for path, what in files.items():
         console.print(f"   {printable(path)}  {what}", markup=False, soft_wrap=True)

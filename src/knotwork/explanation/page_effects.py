@@ -23,13 +23,13 @@ def effects(explanation: Explanation, order: list[str]) -> dict[str, Any]:
     ordered = sorted(order, key=lambda name: not curves[name].used)  # stable
     found = [_effect(curves[name]) for name in ordered]
     lead = (
-        "How the prediction moves, around its mean, when one column moves and the others stay as they are"
+        "How the prediction changes when one column changes and the others stay as they are"
         if explanation.curves == "partial"
-        else "Accumulated local effects: how the prediction moves as each row moves within its neighbourhood"
+        else "Accumulated local effects: how the prediction changes as each row moves within its neighbourhood"
     )
     if explanation.subject.link == "log":
-        lead = f"On the scale of the logarithm: +0.1 multiplies the prediction by 1.105, −0.1 by 0.905. {lead}"
-    lead += ", the mean over rows of the data." if explanation.rows is not None else "."
+        lead = f"On a log scale: +0.1 multiplies the prediction by 1.105, −0.1 by 0.905. {lead}"
+    lead += ": the mean over rows of the data, drawn around zero." if explanation.rows is not None else "."
     bands = {record["band"]["what"] for record in found if record["band"]}
     if bands:
         lead += f" Bands are the range over {bands.pop()}."

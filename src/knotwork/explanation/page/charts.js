@@ -22,11 +22,18 @@ function plain(text, maxLength) {
 /** A number as people like to read it: four significant digits; whole ones with all of theirs, as years and ids have them. */
 function figure(value, digits = 4) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  if (value < 0) return `−${figure(-value, digits)}`; // the sign that the axes have
   if (value === 0) return "0";
+  if (Number.isInteger(value) && value < 1e15) return String(value);
+  if (value >= 1e7 || value < 1e-4) return value.toExponential(2).replace("e+", "e").replace("e-", "e−");
+  return value >= 10 ** digits ? String(Math.round(value)) : String(Number(value.toPrecision(digits)));
+}
+
+/** A number for a narrow place: two or three digits, thousands as k and M. */
+function brief(value) {
   const size = Math.abs(value);
-  if (Number.isInteger(value) && size < 1e15) return String(value);
-  if (size >= 1e7 || size < 1e-4) return value.toExponential(2).replace("e+", "e");
-  return size >= 10 ** digits ? String(Math.round(value)) : String(Number(value.toPrecision(digits)));
+  const [by, unit] = size >= 999.5e3 ? [1e6, "M"] : size >= 9999.5 ? [1e3, "k"] : [1, ""];
+  return size >= 999.5e6 ? figure(value, 2) : figure(Number((value / by).toPrecision(size / by >= 100 ? 3 : 2)), 2) + unit;
 }
 
 /** A number of things: these have thousands separators. */
@@ -53,10 +60,18 @@ function valueText(column, value) {
 
 /** Labels for an axis whose numbers are not shown as numbers. */
 function scaleTicks(column, low, high) {
-  if (column.steps) return { tickmode: "array", tickvals: column.steps.map((_, k) => k), ticktext: column.steps.map((s) => plain(s, 9)) };
-  if (column.origin === null) return {};
-  const at = [0, 1, 2, 3].map((k) => low + (k * (high - low)) / 3);
+  if (column.steps) return named(column.steps.map((_, k) => k), column.steps, 9);
+  // Years and ids have no thousands separators, which Plotly gives to five digits and more.
+  if (column.origin === null) return Math.max(Math.abs(low), Math.abs(high)) < 1e7 ? { tickformat: ".12~g" } : {};
+  const at = [0.12, 0.5, 0.88].map((share) => low + share * (high - low)); // inside: labels at the ends would be cut
   return { tickmode: "array", tickvals: at, ticktext: at.map((v) => valueText({ ...column, daily: high - low > 3 || column.daily }, v)) };
+}
+
+/** Ticks with names; long ones hang to the left of their ticks, so that the last does not leave the picture. */
+function named(values, names, maxLength) {
+  const shown = names.map((name) => short(String(name), maxLength));
+  const slanted = shown.reduce((sum, name) => sum + name.length + 2, 0) > 34;
+  return { tickmode: "array", tickvals: values, ticktext: shown.map((name) => plain(name)), tickangle: slanted ? -45 : 0, ticklabeloverflow: "allow" };
 }
 
 function axis(extra) {
@@ -170,11 +185,12 @@ function effectChart(effect, output, name) {
 function effectBars(effect, output, labels) {
   const both = effect.spline && effect.network;
   const band = effect.band ? { type: "data", symmetric: false, color: css("--soft"), thickness: 1.2 } : null;
+  const upright = labels.length > (both ? 3 : 6);
   const bar = (values, color, name) => {
     const heights = values[output];
     return {
       type: "bar", x: effect.grid, y: heights, yaxis: "y2", marker: { color }, hoverinfo: "text",
-      text: heights.map((v) => figure(v, 2)), textposition: "outside", textangle: labels.length > (both ? 3 : 6) ? -90 : 0, cliponaxis: false, textfont: { size: 10.5, color: css("--ink") }, constraintext: "none",
+      text: heights.map(brief), textposition: "outside", textangle: upright ? -90 : 0, cliponaxis: false, textfont: { size: 10.5, color: css("--ink") }, constraintext: "none",
       hovertext: labels.map((label, k) => `${plain(label, 60)}<br>${name} ${figure(heights[k])}` + (effect.counts ? `<br>${counted(effect.counts[k])} rows` : "")),
       ...(band && (name === "network" || !effect.network) ? { error_y: { ...band, array: heights.map((v, k) => effect.band.upper[output][k] - v), arrayminus: heights.map((v, k) => v - effect.band.lower[output][k]) } } : {}),
     };
@@ -184,7 +200,7 @@ function effectBars(effect, output, labels) {
   if (effect.network) data.push(bar(effect.network, css("--accent"), "network"));
   if (effect.missing) data.push(missingLine(effect, output, [-0.5, ...effect.grid.slice(1, -1), labels.length - 0.5]));
   const ends = data.flatMap((trace) => trace.y).concat(effect.band ? [...effect.band.lower[output], ...effect.band.upper[output]] : []);
-  return { data, x: { tickmode: "array", tickvals: effect.grid, ticktext: labels.map((c) => plain(c, 12)) }, y: { range: roomy(ends, labels.length > 6 ? 0.3 : 0.18) } };
+  return { data, x: named(effect.grid, labels, 12), y: { range: roomy(ends, upright ? 0.3 : 0.18) } };
 }
 
 /** A line across: it belongs to no value of the column. */
@@ -225,7 +241,7 @@ function effectLines(effect, output) {
 function surfaceChart(surface, output, name) {
   const values = surface.values[output];
   const maxSize = Math.max(1e-300, ...values.flat().map(Math.abs));
-  const ticks = (c) => surface.categories[c] ? { tickmode: "array", tickvals: surface.grids[c], ticktext: surface.categories[c].map((t) => plain(t, 12)) } : scaleTicks(surface.scales[c], surface.grids[c][0], surface.grids[c][surface.grids[c].length - 1]);
+  const ticks = (c) => surface.categories[c] ? { ...named(surface.grids[c], surface.categories[c], 12), ...(c ? {} : { tickangle: 0 }) } : scaleTicks(surface.scales[c], surface.grids[c][0], surface.grids[c][surface.grids[c].length - 1]);
   return {
     data: [heat(surface.grids[1], surface.grids[0], values, maxSize, { hovertemplate: "%{y:.4~g}, %{x:.4~g}<br>%{z:.4~g}<extra></extra>", xgap: 0, ygap: 0, title: `effect on ${name}` })],
     layout: {

@@ -112,7 +112,7 @@ function quality() {
   const best = Math.min(...judged);
   table("quality-table", ["model", ...q.columns], q.rows.map((r, k) => ({ cells: [r.name, ...r.values.map((v) => typeof v === "string" ? v : figure(v))], kind: judged[k] === best ? "best" : "" })));
   const grid = at("quality-grid");
-  if (q.interval) at("quality-lead").textContent += ` The ${percent(q.interval.nominal, 0)} intervals hold ${percent(q.interval.covered)} of the rows; half of them are wider than ${figure(q.interval.width, 3)}.`;
+  if (q.interval) at("quality-lead").textContent += ` The ${percent(q.interval.nominal, 0)} intervals hold ${percent(q.interval.covered)} of the rows; their median width is ${figure(q.interval.width, 3)}.`;
   if (q.numbers) {
     const r = () => q.numbers[output], sampled = q.numbers[0].rows.length < q.numbers[0].count ? `${counted(q.numbers[0].rows.length)} of ${counted(q.numbers[0].count)} rows.` : `${counted(q.numbers[0].count)} rows.`;
     const names = () => q.responses[output];
@@ -120,7 +120,7 @@ function quality() {
     draw(first.chart, () => predictedChart(r(), names()), "Predicted against actual responses");
     const second = card(grid, "Residuals", `${sampled} Nine of ten rows lie between the dotted lines.`);
     draw(second.chart, () => residualChart(r(), names()), "Residuals against predictions");
-    const third = card(grid, "How large the errors are", `All ${counted(q.numbers[0].count)} rows; half of the residuals are below ${figure(q.numbers[0].quantiles[1], 3)}.`);
+    const third = card(grid, "How large the errors are", `All ${counted(q.numbers[0].count)} rows; the median residual is ${figure(q.numbers[0].quantiles[1], 3)}.`);
     draw(third.chart, () => residualHistogram(r(), names()), "Histogram of the residuals");
   }
   if (q.classes) {

@@ -56,7 +56,7 @@ function waterfall(parts, base, end, name, minHeight) {
     base: steps, colors: parts.map(([, v]) => (v >= 0 ? css("--accent") : css("--warm"))), text: parts.map(([, v]) => signed(v)),
     title: `${name}: from the mean prediction ${figure(base)} to ${figure(end)}`,
   });
-  const mark = (value, dash) => ({ type: "line", x0: value, x1: value, y0: 0, y1: 1, yref: "paper", line: { color: css("--soft"), width: 1, dash } });
+  const mark = (value, dash) => ({ type: "line", x0: value, x1: value, y0: 0, y1: 1, yref: "paper", layer: "below", line: { color: css("--soft"), width: 1, dash } });
   chart.layout.shapes = [mark(base, "dot"), mark(end, "solid")];
   chart.layout.height = Math.max(chart.layout.height, minHeight);
   return chart;
@@ -115,14 +115,15 @@ function row() {
       value.textContent = column.used ? text : `${text} not used`.trim();
     });
     const x = encode(m.columns, codes), outputs = predict(x), name = data.meta.outputs[output];
-    at("answer-name").textContent = m.classes || data.meta.outputs.length > 1 ? short(name, 40) : `predicted ${short(name, 40)}`;
-    at("prediction").textContent = figure(outputs[output], 6);
+    const undo = m.link ? inverses[m.link] : (v) => v;
+    at("answer-name").textContent = m.classes || data.meta.outputs.length > 1 ? short(name, 40) : `predicted ${short(data.meta.response, 40)}`;
+    at("prediction").textContent = figure(undo(outputs[output]), 6);
     at("prediction").dataset.value = JSON.stringify(outputs);
     const k = Number(at("row-number").value), aside = [];
-    if (m.link) aside.push(`${figure(inverses[m.link](outputs[output]), 6)} is the prediction itself, without the ${m.link}`);
+    if (m.link) aside.push(`${short(name, 40)} is ${figure(outputs[output])}; the bars below add up on this scale`);
     if (r.intervals && !moved) aside.push(`90 % interval ${r.intervals[k].map((v) => figure(v)).join(" to ")}`);
-    if (spline) aside.push(`the spline says ${figure(spline(x)[output], 6)}`);
-    if (r.truth) aside.push(`row ${r.numbers[k]} has ${r.truth[k]}`);
+    if (spline) aside.push(`the spline says ${figure(undo(spline(x)[output]), 6)}`);
+    if (r.truth) aside.push(`actual ${r.truth[k]} of row ${r.numbers[k]}`);
     at("aside").replaceChildren(...aside.map((text) => make("div", text)));
     if (m.classes) {
       const chances = probabilities(outputs, m.classes);
