@@ -6,8 +6,8 @@
     python -m benchmarks.figures add PAGE SOURCE         # trace a page's new figures to SOURCE
 
 A **table** whose comment names a file, ``<!-- results: NAME.csv -->`` in the line above it, equals that file. Its first
-lines, which begin with #, have the command, the date and whether the command wrote the file or the table was transcribed
-from a page because the raw results are gone.
+lines, which begin with #, have the command, the date and whether the command wrote the file or the table was
+transcribed from a page because the raw results are gone.
 
 Every other **figure** has a row in ``prose/PAGE.csv``: its section, the number, and a source:
 
@@ -43,7 +43,9 @@ SHARE = r"\b\d+ of (?:the )?\d+\b"
 DECIMAL = r"(?<![\w.])[−+-]?\d+\.\d+(?!\w|\.\d)"
 FIGURE = re.compile(rf"{SHARE}|{NUMBER}(?={UNIT}|(?: to|,| and) {NUMBER}{UNIT})|{DECIMAL}")
 # Names that hold a number: versions, licences, papers, formulas in a block of their own.
-NAMES = re.compile(r"(?:Python|CC BY|CC0|arXiv|schemas?|version|earth|ISO) [\d.]+(?: to [\d.]+)?|Apache-2\.0|0\.\d\.0\b")
+NAMES = re.compile(
+    r"(?:Python|CC BY|CC0|arXiv|schemas?|version|earth|ISO) [\d.]+(?: to [\d.]+)?|Apache-2\.0|0\.\d\.0\b"
+)
 
 
 def pages() -> list[str]:
@@ -92,7 +94,7 @@ def plain(cell: str) -> str:
 
 
 def look_up(source: str) -> str:
-    """Return the cell that ``NAME.csv | row | column`` names; a row by its first cell, or by the first two and a comma."""
+    """Return the cell that ``NAME.csv | row | column`` names; a row by its first cell, or its first two and a comma."""
     name, row, column = (part.strip() for part in source.split("|"))
     head, *rows = stored(name)
     place = [plain(cell) for cell in head].index(column)

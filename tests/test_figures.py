@@ -37,7 +37,7 @@ def edit(path, old, new):
 
 
 @pytest.mark.parametrize(("old", "new", "sentence"), [
-    ("| random | 0.001 | 12.0 |", "| random | 0.001 | 11.0 |", "the table is not that of benchmarks/results/transfer_2000"),
+    ("| random | 0.001 | 12.0 |", "| random | 0.001 | 11.0 |", "the table is not that of benchmarks/results/transfer"),
     ("79.5 %", "78.5 %", "78.5 has no source"),
     ("79.5 %", "many", "79.5 is not on the page any more"),
 ])  # fmt: skip
@@ -64,7 +64,8 @@ def test_new_results_are_noticed_and_written_into_pages_and_prose(copy):
 
 def test_what_counts_as_a_figure(copy):
     (copy / "docs/page.md").write_text(
-        "# A\n\nTakes 6 to 400 times as long, on 23 of\n25 tables; `0.5` is code, Python 3.11 a name, 128 × 64 a size.\n"
+        "# A\n\nTakes 6 to 400 times as long, on 23 of\n25 tables; `0.5` is code, Python 3.11 a name, "
+        "128 × 64 a size.\n"
         "```python\nx = 0.25\n```\n| a | b |\n|---|---|\n| 1.5 | 3 % |\n"
     )
     assert [figure for _, figure in figures.figures("docs/page.md")] == ["6", "400", "23 of 25", "1.5", "3"]

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import knotwork as kw
 from knotwork.cli import app
-from knotwork.commands.demo import describe
+from knotwork.commands.demo import COLOURS, describe
 
 
 def test_demo_shows_the_whole_way(tmp_path):
@@ -23,6 +23,9 @@ def test_demo_shows_the_whole_way(tmp_path):
         "says about",
     ):
         assert expected in result.output
+    text = " ".join(result.output.split())
+    after = {name: float(re.findall(rf"{name} ([\d.]+) ([\d.]+)", text)[-1][0]) for name in COLOURS}
+    assert after["spline start"] < 0.5 * after["random start"]  # on the made-up table, before training
     assert any("⠀" < c <= "⣿" for c in result.output)  # the curves
     assert {p.name for p in (tmp_path / "demo").iterdir()} == {
         "curves.png", "curves.svg", "model", "report.html", "spline.txt",
@@ -32,6 +35,15 @@ def test_demo_shows_the_whole_way(tmp_path):
     X, y = kw.datasets.load_abalone()
     assert kw.load(tmp_path / "demo" / "model").score(X, y) > 0.5
     assert "GCV" in (tmp_path / "demo" / "spline.txt").read_text()
+
+
+def test_files_of_others_are_never_replaced(tmp_path):
+    (tmp_path / "model").mkdir()
+    (tmp_path / "report.html").write_text("mine")
+    result = CliRunner().invoke(app, ["demo", "--epochs", "1", "--out", str(tmp_path)])
+    assert result.exit_code != 0
+    assert (tmp_path / "report.html").read_text() == "mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "report.html"}
 
 
 @pytest.fixture
