@@ -6,8 +6,8 @@
     python -m benchmarks.figures add PAGE SOURCE         # trace a page's new figures to SOURCE
 
 A **table** whose comment names a file, ``<!-- results: NAME.csv -->`` in the line above it, equals that file. Its first
-lines, which begin with #, have the command, the date and whether the command wrote the file or the table was
-transcribed from a page because the raw results are gone.
+lines, which begin with #, have the command and the status: written by the command, or transcribed from a page because the
+raw results are gone.
 
 Every other **figure** has a row in ``prose/PAGE.csv``: its section, the number, and a source:
 
@@ -16,7 +16,8 @@ Every other **figure** has a row in ``prose/PAGE.csv``: its section, the number,
 - ``test: FILE``: the test in this file checks it, or the page's own code (``tests/test_readme.py`` runs it);
 - ``defined: WHY``: a limit or a rule of the library, which nobody measures.
 
-A figure is a number with decimals, with a unit of measurement, or one of so many ("23 of 25"), outside code.
+A figure is a number with decimals, with a unit of measurement, or one of so many ("23 of 25"), outside code;
+in a table that names no file, a whole number that is a cell too.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ NUMBER = r"(?<![\w.,-])[−+-]?\d(?:[\d  ]*\d)?(?:,\d{3})*(?:\.\d+)?"
 UNIT = r"(?: ?%|×(?! ?\d)| (?:times|ms|s|seconds|minutes|hours|[kMG]i?B|rings|standard errors|stds?)\b)"
 SHARE = r"\b\d+ of (?:the )?\d+\b"
 DECIMAL = r"(?<![\w.])[−+-]?\d+\.\d+(?!\w|\.\d)"
-FIGURE = re.compile(rf"{SHARE}|{NUMBER}(?={UNIT}|(?: to|,| and) {NUMBER}{UNIT})|{DECIMAL}")
+CELL = r"(?<=\| )\d+(?= \|)"
+FIGURE = re.compile(rf"{SHARE}|{CELL}|{NUMBER}(?={UNIT}|(?: to|,| and) {NUMBER}{UNIT})|{DECIMAL}")
 # Names that hold a number: versions, licences, papers, formulas in a block of their own.
 NAMES = re.compile(
     r"(?:Python|CC BY|CC0|arXiv|schemas?|version|earth|ISO) [\d.]+(?: to [\d.]+)?|Apache-2\.0|0\.\d\.0\b"
@@ -94,7 +96,7 @@ def plain(cell: str) -> str:
 
 
 def look_up(source: str) -> str:
-    """Return the cell that ``NAME.csv | row | column`` names; a row by its first cell, or its first two and a comma."""
+    """Return the cell that ``NAME.csv | row | column`` names; a row by its first cell, or its first two."""
     name, row, column = (part.strip() for part in source.split("|"))
     head, *rows = stored(name)
     place = [plain(cell) for cell in head].index(column)

@@ -64,8 +64,7 @@ def test_new_results_are_noticed_and_written_into_pages_and_prose(copy):
 
 def test_what_counts_as_a_figure(copy):
     (copy / "docs/page.md").write_text(
-        "# A\n\nTakes 6 to 400 times as long, on 23 of\n25 tables; `0.5` is code, Python 3.11 a name, "
-        "128 × 64 a size.\n"
+        "# A\n\nTakes 6 to 400 times as long, on 23 of\n25 tables; `0.5` is code, Python 3.11 a name, 9 × 9 a size.\n"
         "```python\nx = 0.25\n```\n| a | b |\n|---|---|\n| 1.5 | 3 % |\n"
     )
     assert [figure for _, figure in figures.figures("docs/page.md")] == ["6", "400", "23 of 25", "1.5", "3"]
