@@ -6,8 +6,8 @@
     python -m benchmarks.figures add PAGE SOURCE         # trace a page's new figures to SOURCE
 
 A **table** whose comment names a file, ``<!-- results: NAME.csv -->`` in the line above it, equals that file. Its first
-lines, which begin with #, have the command and the status: written by the command, or transcribed from a page because the
-raw results are gone.
+lines, which begin with #, have the command and the status: written by the command, or transcribed from a page because
+the raw results are gone.
 
 Every other **figure** has a row in ``prose/PAGE.csv``: its section, the number, and a source:
 
