@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from knotwork.network.train.history import History
@@ -54,38 +55,53 @@ def reading_progress(show: bool) -> Iterator[Callable[[str], Callable[[int, int 
         yield reading
 
 
+class EpochReport:
+    """Shows epochs of training as they end, and the rows of one as they are read, where that takes long."""
+
+    def __init__(self, progress: Any, task: Any) -> None:
+        self._progress, self._task = progress, task
+        self._epoch, self._seen, self._losses = 0, 0, "starting"
+        self._begun = time.perf_counter()
+
+    def __call__(self, epoch: int, history: History, _: object) -> None:
+        """Show an epoch that has ended."""
+        best = history.validation_loss[history.best_epoch]
+        self._epoch = epoch
+        self._losses = (
+            f"validation loss {history.validation_loss[-1]:.5g}, best {best:.5g} (epoch {history.best_epoch})"
+        )
+        self._progress.update(self._task, completed=epoch, epoch=epoch, description=self._losses)
+
+    def rows(self, done: int, rows: int | None) -> None:
+        """Show how many rows of the next epoch have been read."""
+        if self._seen >= done:
+            self._seen, self._begun = 0, time.perf_counter()
+        speed = (done - self._seen) / max(time.perf_counter() - self._begun, 1e-9)
+        self._seen, self._begun = done, time.perf_counter()
+        text = f"{done:,} rows of epoch {self._epoch + 1}, {speed:,.0f} rows/s, {self._losses}"
+        self._progress.update(self._task, completed=self._epoch + done / (rows or done), description=text)
+
+
 @contextmanager
-def epoch_progress(
-    show: bool, epochs: int, *, unseen: bool = True
-) -> Iterator[Callable[[int, History, object], None] | None]:
-    """Yield a function that shows an epoch of training as it ends, or None.
+def epoch_progress(show: bool, epochs: int, *, unseen: bool = True) -> Iterator[EpochReport | None]:
+    """Yield what shows an epoch of training as it ends, or None.
 
     ``unseen`` is whether the network cannot have seen the validation rows; where it may have, a line says so.
     """
     if not show:
         yield None
         return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("epoch {task.completed}/{task.total}"), BarColumn(), TextColumn("{task.description}"),
-               TimeElapsedColumn())  # fmt: skip
+    columns = (TextColumn("epoch {task.fields[epoch]}/{task.total}"), BarColumn(), TextColumn("{task.description}"),
+               TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
     with Progress(*columns) as progress:
         if not unseen:
             progress.console.print(
                 "The validation rows are some of X's, which the network may have seen before: no epoch is undone. "
                 "Rows that it has not seen, validation=(X, y), judge better."
             )
-        task = progress.add_task("starting", total=epochs)
-
-        def report(epoch: int, history: History, _: object) -> None:
-            progress.update(
-                task,
-                completed=epoch,
-                description=f"validation loss {history.validation_loss[-1]:.5g}, best "
-                f"{history.validation_loss[history.best_epoch]:.5g} (epoch {history.best_epoch})",
-            )
-
-        yield report
+        yield EpochReport(progress, progress.add_task("starting", total=epochs, epoch=0))
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 import knotwork as kw
 from knotwork.data.limits import SAMPLE
 from knotwork.errors import DataError, NetworkError, SampleWarning
+from knotwork.network.train.buffer import Buffered
 
 N = 1400
 ENGINES = ["batches", "parquet", "dask"]
@@ -169,6 +170,20 @@ def test_memory_maps_and_datasets(tmp_path):
         assert list(found.feature_names_in_) == ["a", "b", "c"]
 
 
+def test_filters_and_partitions_of_datasets_count(tmp_path):
+    X, y = table(text=True)
+    expected = kw.MarsRegressor().fit(X[X.a < 0.5], y[X.a < 0.5]).predict(X)
+    frame = X.assign(y=y)
+    pq.write_table(pa.Table.from_pandas(frame), tmp_path / "t.parquet", row_group_size=100)
+    some = ds.dataset(tmp_path / "t.parquet").filter(ds.field("a") < 0.5)
+    np.testing.assert_allclose(kw.MarsRegressor().fit(some, "y").predict(X), expected, atol=1e-9)
+    frame = frame.sort_values("t", kind="stable", ignore_index=True)
+    pq.write_to_dataset(pa.Table.from_pandas(frame), tmp_path / "hive", partition_cols=["t"])
+    found = kw.MarsRegressor().fit(ds.dataset(tmp_path / "hive", partitioning="hive"), "y")
+    assert list(found.feature_names_in_) == ["a", "b", "c", "t"]
+    np.testing.assert_allclose(found.predict(X), kw.MarsRegressor().fit(frame[list(X)], frame.y).predict(X), atol=1e-9)
+
+
 def test_any_object_that_can_be_read_again():
     import torch
 
@@ -316,22 +331,49 @@ def test_a_worker_that_dies_changes_nothing(cluster, tmp_path):
         cluster.wait_for_workers(2, timeout=20)
 
 
-@pytest.mark.parametrize("name", ["text", "three classes"])
-def test_networks_start_from_all_rows_and_train_on_a_sample(name, monkeypatch):
+def small_sample(monkeypatch, rows=600):
+    """Let a sample have fewer rows, so that small sources are larger than it."""
+    monkeypatch.setattr("knotwork.data.survey.SAMPLE", rows)
+
+
+def network(name, **options):
     kind = kw.SplineNetClassifier if "classes" in name else kw.SplineNetRegressor
+    return kind(**{"hidden": (32,), "epochs": 2, "batch_size": 64, "random_state": 0, **options})
+
+
+class Counted:
+    """Batches that count how often they are read."""
+
+    def __init__(self, batches):
+        self.batches, self.times = batches, 0
+
+    def __iter__(self):
+        self.times += 1
+        return iter(self.batches)
+
+
+@pytest.mark.parametrize("name", ["text", "three classes"])
+def test_networks_train_on_rows_as_they_are_read(name, monkeypatch):
     _, X, y, _ = CASES[name]
-
-    def fit(parts):
-        net = kind(hidden=(32,), epochs=2, random_state=0)
-        return net.fit(kw.Batches(pieces(X, y, None, parts)))
-
-    whole = fit(1)
+    whole = network(name).fit(kw.Batches(pieces(X, y, None, 1)))
     assert len(whole.oof_prediction_) == N
-    monkeypatch.setattr("knotwork.data.survey.SAMPLE", 600)
-    with pytest.warns(SampleWarning, match="a uniform sample of 600 of 1400 rows"):
-        found = fit(7)
-    assert len(found.oof_prediction_) == 600
-    # The start is that of all rows: as good on those that the network never saw.
+    small_sample(monkeypatch)
+    stepped = []
+    shuffled = Buffered.shuffled
+
+    def watched(self, *how):
+        for batch in shuffled(self, *how):
+            stepped.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(Buffered, "shuffled", watched)
+    source = Counted(pieces(X, y, None, 7))
+    found = network(name).fit(kw.Batches(source))
+    held = np.count_nonzero(~np.isnan(found.oof_prediction_.reshape(600, -1)[:, 0]))
+    assert 60 < held < 120  # 15 % of the sample; all other rows train
+    assert sum(stepped) == 2 * (N - held)
+    assert found.training_rows_ is None
+    # The start is that of all rows: as good on those that the sample never had.
     errors = []
     for model in (whole, found):
         values = model.spline_(model.encoder_.encode(X))
@@ -339,6 +381,126 @@ def test_networks_start_from_all_rows_and_train_on_a_sample(name, monkeypatch):
         errors.append(np.mean(wrong))
     assert errors[1] <= 1.05 * errors[0]
     assert found.score(X, y) > 0.7
-    monkeypatch.undo()
+    readings = source.times
+    again = network(name, epochs=3).fit(kw.Batches(source))
+    assert source.times - readings == readings + 1  # an epoch is a reading
+    assert np.array_equal(network(name).fit(kw.Batches(source)).predict(X), found.predict(X))
+    assert again.history_.validation_loss[:1] == found.history_.validation_loss[:1]
     with pytest.raises(NetworkError, match="is additive"):
-        kind(hidden=(8, 8), max_degree=2, epochs=0).fit(kw.Batches(pieces(X, y, None)))
+        network(name, hidden=(8, 8), max_degree=2, epochs=0).fit(kw.Batches(pieces(X, y, None)))
+
+
+def test_held_out_rows_and_their_copies_are_in_no_batch(monkeypatch):
+    X, y = table(700)
+    X, y = pd.concat([X, X], ignore_index=True), np.concatenate([y, y])
+    small_sample(monkeypatch)
+    rows = []
+    step = "knotwork.network.train.loop._Run._step"
+    from knotwork.network.train.loop import _Run
+
+    plain = _Run._step
+    monkeypatch.setattr(step, lambda self, batch, *how: rows.append(batch.x.numpy()) or plain(self, batch, *how))
+    found = network("text", epochs=1).fit(kw.Batches(pieces(X, y, None)))
+    held = found.coordinates_.features(found.encoder_.encode(X)).astype(rows[0].dtype)
+    trained = {row.tobytes() for batch in rows for row in batch}
+    out = [row.tobytes() not in trained for row in held]
+    assert np.array_equal(out[:700], out[700:])
+    sampled = np.isfinite(found.oof_prediction_).sum()
+    assert sampled <= sum(out) <= 2 * sampled
+
+
+@pytest.mark.parametrize("kind", ["parquet", "array"])
+def test_streams_of_files_are_shuffled_beyond_the_buffer(kind, tmp_path, monkeypatch):
+    X, y = table()
+    order = np.argsort(y)
+    X, y = X.iloc[order].reset_index(drop=True), y[order]  # the worst order: sorted by the response
+    small_sample(monkeypatch)
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pandas(X.assign(y=y)), tmp_path / "t.parquet", row_group_size=100)
+        source, target = kw.Batches(tmp_path / "t.parquet"), "y"
+    else:
+        monkeypatch.setattr("knotwork.data.batches.BLOCK", 100)
+        source, target = kw.Batches(X.to_numpy()), y
+    orders = [None, *map(np.random.default_rng, (0, 0, 1))]
+    parts = [np.concatenate([p.y for p in source.source(target, None).parts(None, order)]) for order in orders]
+    assert np.array_equal(parts[0], y)
+    assert np.array_equal(parts[1], parts[2])
+    assert not np.array_equal(parts[1], parts[3])
+    assert np.array_equal(np.sort(parts[1]), y)
+    assert abs(np.corrcoef(parts[1], y)[0, 1]) < 0.7
+    found = network("text").fit(source, target)
+    assert found.score(X if kind == "parquet" else X.to_numpy(), y) > 0.7
+
+
+def test_a_buffer_gives_every_row_once_an_epoch():
+    import torch
+
+    from knotwork.network.train.rows import Part
+
+    def part(first, last):
+        values = torch.arange(first, last, dtype=torch.float64)
+        return Part(values[:, None], values[:, None], torch.ones(last - first))
+
+    seen = []
+    buffered = Buffered(lambda seed: iter([part(0, 70), part(70, 71), part(71, 205)]), 205, 60, part(0, 2))
+    for seed in (0, 0, 1):
+        batches = list(buffered.shuffled(8, torch.Generator().manual_seed(seed)))
+        assert {len(batch) for batch in batches[:-1]} == {8}
+        assert len(batches) == buffered.steps(8)
+        seen.append(torch.cat([batch.x[:, 0] for batch in batches]))
+        assert seen[-1].sort().values.tolist() == list(range(205))
+    assert torch.equal(seen[0], seen[1])
+    assert not torch.equal(seen[0], seen[2])
+    # A row waits: the first batches have none of the last rows, and later ones some of the first.
+    assert seen[0][:24].max() < 60
+    assert (seen[0][100:] < 60).any()
+    with pytest.raises(DataError, match="the same rows each time it is read, got 206 rows to train on and then 205"):
+        list(Buffered(buffered.read, 206, 60, part(0, 2)).shuffled(8, torch.Generator()))
+
+
+def test_a_stream_goes_on_from_its_checkpoint(tmp_path, monkeypatch):
+    _, X, y, _ = CASES["text"]
+    small_sample(monkeypatch)
+    source = kw.Batches(pieces(X, y, None))
+    expected = network("text", epochs=4).fit(source)
+
+    class Stopping(Counted):
+        def __iter__(self):
+            self.times += 1
+            if self.times == self.last:
+                raise KeyboardInterrupt
+            return iter(self.batches)
+
+    stopping = Stopping(source.data)
+    stopping.last = 0
+    network("text", epochs=0).fit(kw.Batches(stopping))
+    stopping.last = 2 * stopping.times + 3  # in the third epoch
+    model = network("text", epochs=4, checkpoint=tmp_path / "state")
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(kw.Batches(stopping))
+    assert not hasattr(model, "network_")
+    assert (tmp_path / "state").exists()
+    assert np.array_equal(model.fit(source).predict(X), expected.predict(X))
+
+
+def test_collections_of_dask_train_on_a_sample(monkeypatch):
+    import dask
+    import dask.dataframe as dd
+
+    _, X, y, _ = CASES["regression"]
+    small_sample(monkeypatch)
+    frames = dd.from_pandas(X.assign(y=y), npartitions=3)
+    own = dask.config.set(scheduler="synchronous")  # other processes have samples of the usual size
+    with own, pytest.warns(SampleWarning, match="a uniform sample of 600 of 1400 rows"):
+        found = network("text").fit(frames[list(X)], frames["y"])
+    assert len(found.oof_prediction_) == 600
+    assert found.score(X, y) > 0.7
+
+
+@pytest.mark.parametrize("option", [{"validation": [([0, 1], [2, 3])]}, {"spline_fraction": 0.5}])
+def test_networks_of_sources_hold_rows_out_by_content(option):
+    X, y = table(400)
+    with pytest.raises(DataError, match="held out by what they hold"):
+        network("text", **option).fit(kw.Batches(pieces(X, y, None)))
+    with pytest.raises(DataError, match="groups are for rows in memory"):
+        network("text").fit(kw.Batches(pieces(X, y, None)), groups=np.zeros(400))

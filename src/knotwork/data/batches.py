@@ -26,6 +26,8 @@ COPIES = 6
 MIN_ROWS = 1024
 # Rows that pyarrow decodes at a time.
 READ_ROWS = 131_072
+# Neighbouring rows of an array that stay together where the order is random: a disk reads them at once.
+BLOCK = 1024
 
 T = TypeVar("T")
 # Rows read so far and in all, None if nobody knows.
@@ -125,13 +127,13 @@ def is_iterable_of_batches(X: Any) -> bool:
     return hasattr(X, "__iter__") and as_frame(X) is None
 
 
-class _Local:
+class LocalSource:
     """Parts that are read here, one after the other."""
 
     local = True
 
-    def parts(self, columns: Sequence[str] | None) -> Iterator[Rows]:
-        """Read the parts in order."""
+    def parts(self, columns: Sequence[str] | None, order: np.random.Generator | None = None) -> Iterator[Rows]:
+        """Read the parts in order, or in a random one where the source has places to begin at."""
         raise NotImplementedError
 
     def rows(self) -> int | None:
@@ -148,7 +150,7 @@ class _Local:
         """Read all parts once, each while the one before is worked on, and add up in order."""
         total: T | None = None
         done, all_rows = 0, self.rows() if report is not None else None
-        for rows in _one_ahead(self.parts(columns)):
+        for rows in one_ahead(self.parts(columns)):
             size = len(rows)
             if size == 0:
                 continue
@@ -167,18 +169,16 @@ def no_rows() -> DataError:
     return DataError("a fit needs rows, the source has none; check that it can be read more than once")
 
 
-def _one_ahead(parts: Iterator[Rows]) -> Iterator[Rows]:
+def one_ahead(parts: Iterator[T]) -> Iterator[T]:
     """Read the next part in a thread while the caller works on the last one."""
-    end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="knotwork-read") as reader:
-        waiting = reader.submit(next, parts, end)
-        while (rows := waiting.result()) is not end:
-            waiting = reader.submit(next, parts, end)
-            assert isinstance(rows, Rows)
-            yield rows
+        waiting = reader.submit(next, parts, None)
+        while (part := waiting.result()) is not None:
+            waiting = reader.submit(next, parts, None)
+            yield part
 
 
-class IterableSource(_Local):
+class IterableSource(LocalSource):
     """Batches that somebody yields: (X, y) or (X, y, sample_weight)."""
 
     def __init__(self, data: Iterable[Any], y: Any, sample_weight: Any) -> None:
@@ -191,8 +191,8 @@ class IterableSource(_Local):
             raise DataError("batches bring their own y and sample_weight, got them beside; leave them out")
         self._data = data
 
-    def parts(self, columns: Sequence[str] | None) -> Iterator[Rows]:
-        """Read the batches in order."""
+    def parts(self, columns: Sequence[str] | None, order: np.random.Generator | None = None) -> Iterator[Rows]:
+        """Read the batches in the order in which they come."""
         for number, batch in enumerate(self._data):
             if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
                 raise DataError(
@@ -207,7 +207,7 @@ def _in_memory(values: Any) -> Any:
     return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
-class ArraySource(_Local):
+class ArraySource(LocalSource):
     """An array or a memory map (N, d), some rows at a time; y and weights lie in arrays beside it."""
 
     def __init__(self, X: Any, y: Any, sample_weight: Any, memory_limit: int) -> None:
@@ -223,16 +223,23 @@ class ArraySource(_Local):
         """Return the number of all rows."""
         return len(self._X)
 
-    def parts(self, columns: Sequence[str] | None) -> Iterator[Rows]:
-        """Read the rows in order."""
-        for number, first in enumerate(range(0, len(self._X), self._step)):
-            own = slice(first, first + self._step)
-            yield Rows(
-                np.array(self._X[own]), self._y[own], None if self._weight is None else self._weight[own], number
+    def parts(self, columns: Sequence[str] | None, order: np.random.Generator | None = None) -> Iterator[Rows]:
+        """Read the rows in order, or blocks of them in a random one."""
+        block = self._step if order is None else min(self._step, BLOCK)
+        starts = np.arange(0, len(self._X), block)
+        if order is not None:
+            order.shuffle(starts)
+        count = max(1, self._step // block)
+        for number, first in enumerate(range(0, len(starts), count)):
+            own = [slice(start, start + block) for start in starts[first : first + count].tolist()]
+            X, y, weight = (
+                None if v is None else np.concatenate([v[rows] for rows in own])
+                for v in (self._X, self._y, self._weight)
             )
+            yield Rows(X, y, weight, number)
 
 
-class DatasetSource(_Local):
+class DatasetSource(LocalSource):
     """A dataset of pyarrow: Parquet files say, a few row groups at a time. y and weights are columns of it."""
 
     def __init__(self, dataset: Any, y: Any, sample_weight: Any, memory_limit: int) -> None:
@@ -259,11 +266,11 @@ class DatasetSource(_Local):
         """Return the number of all rows, from the files' footers."""
         return int(self._dataset.count_rows())
 
-    def parts(self, columns: Sequence[str] | None) -> Iterator[Rows]:
-        """Read the rows in order; small row groups are joined."""
+    def parts(self, columns: Sequence[str] | None, order: np.random.Generator | None = None) -> Iterator[Rows]:
+        """Read the rows in order, or row groups in a random one; small row groups are joined."""
         features = self._features if columns is None else [name for name in self._features if name in set(columns)]
         wanted = [*features, *self._y, *([self._weight] if self._weight else [])]
-        for number, table in enumerate(_tables(self._dataset, wanted, self._step)):
+        for number, table in enumerate(_tables(self._dataset, wanted, self._step, order)):
             y = [_values(table[name]) for name in self._y]
             weight = None if self._weight is None else _values(table[self._weight])
             yield Rows(table.select(features), y[0] if self._flat else np.stack(y, axis=1), weight, number)
@@ -274,13 +281,13 @@ def _values(column: Any) -> Any:
     return column.to_numpy()
 
 
-def _tables(dataset: Any, columns: Sequence[str], rows: int) -> Iterator[Any]:
+def _tables(dataset: Any, columns: Sequence[str], rows: int, order: np.random.Generator | None) -> Iterator[Any]:
     """Read tables of so many rows; the last has what is left."""
     import pyarrow as pa
 
     waiting: list[Any] = []
     count = 0
-    for batch in _batches(dataset, columns, min(rows, READ_ROWS)):
+    for batch in _batches(dataset, columns, min(rows, READ_ROWS), order):
         waiting.append(batch)
         count += len(batch)
         while count >= rows:
@@ -291,28 +298,53 @@ def _tables(dataset: Any, columns: Sequence[str], rows: int) -> Iterator[Any]:
         yield pa.Table.from_batches(waiting)
 
 
-def _batches(dataset: Any, columns: Sequence[str], rows: int) -> Iterator[Any]:
-    """Decode a dataset, so many rows at a time.
+def _batches(dataset: Any, columns: Sequence[str], rows: int, order: np.random.Generator | None) -> Iterator[Any]:
+    """Decode a dataset, so many rows at a time; with an order, its files and their row groups in a random one.
 
     What a scanner reads ahead of a slow caller has no limit, and buffers of row groups stay until a file is closed. So
     Parquet files are read one after the other, unbuffered, where they have all columns in the dataset's types.
     """
     import pyarrow.parquet as pq
 
+    how: dict[str, Any] = {
+        "columns": list(columns), "batch_size": rows, "batch_readahead": 0, "fragment_readahead": 0
+    }  # fmt: skip
     wanted = [dataset.schema.field(name) for name in columns]
-    for fragment in dataset.get_fragments():
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError:  # a filter: pyarrow gives no files then
+        yield from dataset.to_batches(**how)
+        return
+    for fragment, groups in _pieces(fragments, order):
         own = fragment.physical_schema
-        plain = type(fragment).__name__ == "ParquetFileFragment" and all(
+        plain = groups is not None and all(
             own.get_field_index(field.name) >= 0 and own.field(field.name).type == field.type for field in wanted
         )
         if not plain:
-            yield from fragment.to_batches(
-                schema=dataset.schema, columns=list(columns), batch_size=rows, batch_readahead=0, fragment_readahead=0
-            )
+            some = fragment if groups is None or order is None else fragment.subset(row_group_ids=groups)
+            yield from some.to_batches(schema=dataset.schema, **how)
             continue
         with fragment.open() as opened:
-            for batch in pq.ParquetFile(opened, pre_buffer=False).iter_batches(rows, columns=list(columns)):
+            file = pq.ParquetFile(opened, pre_buffer=False)
+            for batch in file.iter_batches(rows, row_groups=groups, columns=list(columns)):
                 yield batch.select(list(columns)).replace_schema_metadata()
+
+
+def _pieces(fragments: Sequence[Any], order: np.random.Generator | None) -> Iterator[tuple[Any, list[int] | None]]:
+    """Yield files, and of Parquet the row groups to read of each; with an order one at a time."""
+    groups = [
+        [group.id for group in fragment.row_groups] if hasattr(fragment, "row_groups") else None
+        for fragment in fragments
+    ]
+    if order is None:
+        yield from zip(fragments, groups, strict=True)
+        return
+    pieces = [
+        (fragment, None if one is None else [one])
+        for fragment, own in zip(fragments, groups, strict=True)
+        for one in ([None] if own is None else own)
+    ]
+    yield from (pieces[k] for k in order.permutation(len(pieces)).tolist())
 
 
 def _opened(data: Any) -> Any:

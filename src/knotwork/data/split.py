@@ -9,6 +9,7 @@ weight.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,32 @@ def bound_of(numbers: NDArray[np.uint64], share: float) -> np.uint64:
         return np.uint64(0)
     found: np.uint64 = distinct[min(max(1, round(share * distinct.size)), distinct.size - 1)]
     return found
+
+
+@dataclass(frozen=True)
+class HeldRows:
+    """Rows that are held out of a larger table, known by what they hold; numbers : theirs, rising."""
+
+    numbers: NDArray[np.uint64]
+    seed: int
+
+    @classmethod
+    def of(cls, X: NDArray[np.floating], seed: int) -> HeldRows:
+        """Remember rows (N, d)."""
+        return cls(np.unique(row_numbers(X, seed)), seed)
+
+    def among(self, X: NDArray[np.floating]) -> NDArray[np.bool_]:
+        """Mark the rows that are held out, or copies of them: (N, d) → (N,).
+
+        >>> X = np.array([[1.0], [2.0], [3.0], [1.0]])
+        >>> HeldRows.of(X[:1], seed=0).among(X).tolist()
+        [True, False, False, True]
+        """
+        if not len(self.numbers):
+            return np.zeros(len(X), dtype=bool)
+        own = row_numbers(X, self.seed)
+        place = np.minimum(np.searchsorted(self.numbers, own), len(self.numbers) - 1)
+        return np.asarray(self.numbers[place] == own)
 
 
 def folds_of(

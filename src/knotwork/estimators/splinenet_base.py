@@ -40,6 +40,7 @@ from knotwork.network.reshape import FILLS
 from knotwork.network.rewire import chain_with_outputs
 from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start
 from knotwork.network.start.initial import kaiming, spline_start
+from knotwork.network.train.buffer import Buffered
 from knotwork.network.train.checkpoint import Checkpoint
 from knotwork.network.train.loop import TrainOptions, fit_network
 from knotwork.network.train.losses import Deviance, LogLoss, Loss
@@ -214,7 +215,8 @@ class SplineNetBase(Estimator):
         Parameters
         ----------
         X : (N, d) data frame of any library, or array. Also what MarsRegressor reads in parts, a Parquet file say: the
-            start is fitted to all rows, and the network trained on a uniform sample of at most 65,536, with a warning
+            start is fitted to all rows, and the network trained on them as they are read, shuffled within a buffer; of
+            Dask collections on a uniform sample of at most 65,536, with a warning
         y : (N,) or (N, p) numbers for a regressor; (N,) labels of any kind for a classifier; given as there
         sample_weight : (N,) not negative; a row of weight zero counts like one that is not there
         groups : (N,) a label for each row, for the splitter that ``validation`` is
@@ -248,10 +250,14 @@ class SplineNetBase(Estimator):
         sampled = None
         opened = open_source(X, y, sample_weight)
         if opened is not None:
+            if groups is not None:
+                raise DataError("groups are for rows in memory, got them beside rows in parts; leave them out")
             sampled = read_sampled(self, opened)
             X, y, sample_weight = sampled.survey.X, sampled.survey.y, sampled.survey.weight
         problem = self._read(X, y, sample_weight) if sampled is None else sampled.read(self)
-        training_rows = TrainingRows.of(problem.rows.X, problem.rows.y, problem.encoder)
+        training_rows = None  # those of a large source were never all here
+        if sampled is None or sampled.is_all:
+            training_rows = TrainingRows.of(problem.rows.X, problem.rows.y, problem.encoder)
         limits = None
         if self.extrapolate == "clip":
             limits = learn_limits(problem.rows.X, problem.rows.weight if problem.weighted else None)
@@ -266,6 +272,9 @@ class SplineNetBase(Estimator):
         choosing = self.validation_fraction if several else None
         apart = self.spline_fraction if self.start == "spline" else None
         parts = [member_rows(rows, split, seed + k, choosing=choosing, spline=apart) for k, split in enumerate(splits)]
+        if sampled is not None:
+            held = np.setdiff1d(splits[0].validation, splits[0].training)
+            sampled = sampled.without(rows.X[held], limits, seed)
         measured = rows if several else rows.take(parts[0].training)
         coordinates = replace(loss.coordinates(measured.X, measured.y, measured.weight), limits=limits)
         del measured  # may be a copy as large as the table
@@ -284,9 +293,11 @@ class SplineNetBase(Estimator):
 
         device = read_device(self.device)
         # Small fits on a CPU lose little by double precision, and the order of the rows then hardly matters.
-        small = not several or len(rows) <= MAX_DOUBLE
+        streams = sampled is not None and sampled.streams
+        small = not (several or streams) or len(rows) <= MAX_DOUBLE
         dtype = torch.float64 if device.type == "cpu" and small else torch.float32
         net = Stacked(chains, dtype, device) if several else build(chains[0], dtype, device)
+        training: Part | Folds | Buffered
         training, validation = self._tables(problem, parts, inside, device, dtype)
         own_size = not isinstance(self.batch_size, str)
         size = int(self.batch_size) if own_size else batch_size_for(min(len(part.training) for part in parts))
@@ -296,6 +307,9 @@ class SplineNetBase(Estimator):
             patience=self.patience, setback=self.setback, average=self.average,
         )  # fmt: skip
         with epoch_progress(bool(self.verbose), self.epochs) as report:
+            if sampled is not None and sampled.streams:
+                assert isinstance(training, Part)
+                training = sampled.training(loss, coordinates, training, None if report is None else report.rows)
             trained = fit_network(
                 net,
                 training,
@@ -456,7 +470,7 @@ class SplineNetBase(Estimator):
             rule, coordinates, problem.loss, refit,
         )  # fmt: skip
         options = StartOptions(self.max_terms, self.max_degree, self.penalty, self.threshold, self.ridge, self.n_jobs)
-        return choose_start(task, options) if sampled is None else sampled.start(task, options, coordinates.limits)
+        return choose_start(task, options) if sampled is None else sampled.start(task, options)
 
     def _start(
         self,

@@ -45,7 +45,7 @@ from knotwork.spline.part_logits import fit_part_logits
 from knotwork.spline.parts import Known, ReadRows, read_sums, searched
 from knotwork.spline.result import SplineFit
 
-# Bytes for the sums, which lie in memory beside the rows.
+# Bytes for the sums where they lie in memory beside the rows.
 MEMORY = 1 << 30
 
 
@@ -111,7 +111,9 @@ class EndsOfPart:
         )  # fmt: skip
 
 
-def start_of_parts(source: Source, sample: Part, task: StartTask, options: StartOptions) -> Spline:
+def start_of_parts(
+    source: Source, sample: Part, task: StartTask, options: StartOptions, *, memory_limit: int = MEMORY
+) -> Spline:
     """Fit the spline that a network begins as to all rows of a source of encoded rows; task : of the sample."""
     if options.max_degree not in (1, "auto") or not isinstance(task.loss, SquaredError | LogLoss):
         raise NetworkError(
@@ -127,19 +129,19 @@ def start_of_parts(source: Source, sample: Part, task: StartTask, options: Start
     )  # fmt: skip
     with one_blas_thread():
         if classes:
-            return _class_start(source, sample, task, options, ends, encoder, fit_options)
-        return _number_start(source, sample, task, options, ends, encoder, fit_options)
+            return _class_start(source, sample, task, options, ends, encoder, fit_options, memory_limit)
+        return _number_start(source, sample, task, options, ends, encoder, fit_options, memory_limit)
 
 
 def _number_start(
     source: Source, sample: Part, task: StartTask, options: StartOptions, ends: Ends, encoder: TableEncoder,
-    fit_options: FitOptions,
+    fit_options: FitOptions, memory_limit: int,
 ) -> Spline:  # fmt: skip
     scale = task.coordinates.y_scale if task.outputs > 1 else np.ones(1)
     reader = PartReader(encoder, Numbers(scale))
     own = replace(sample, y=sample.y / scale)
     known = Known(own, ends.total, ends.rows, Limits(ends.low, ends.high), np.stack([ends.y_low, ends.y_high]) / scale)
-    rows = read_sums(source, reader, known, fit_options, memory_limit=MEMORY)
+    rows = read_sums(source, reader, known, fit_options, memory_limit=memory_limit)
 
     def fit(options: FitOptions) -> SplineFit:
         return searched(rows, known, task.names, options)(read=False)
@@ -176,7 +178,7 @@ def _ridge_refit(found: SplineFit, rows: ReadRows, ridge: float) -> Spline:
 
 def _class_start(
     source: Source, sample: Part, task: StartTask, options: StartOptions, ends: Ends, encoder: TableEncoder,
-    fit_options: FitOptions,
+    fit_options: FitOptions, memory_limit: int,
 ) -> Spline:  # fmt: skip
     counts, totals = ends.classes
     classes = len(totals)
@@ -190,7 +192,7 @@ def _class_start(
     top = np.ones(1) if classes == 2 else 1 / np.sqrt(totals / totals.sum())
     own = replace(sample, y=target.responses(sample.y))
     known = Known(own, ends.total, ends.rows, Limits(ends.low, ends.high), np.stack([np.zeros_like(top), top]))
-    rows = read_sums(source, reader, known, fit_options, memory_limit=MEMORY)
+    rows = read_sums(source, reader, known, fit_options, memory_limit=memory_limit)
 
     def fit(options: FitOptions) -> SplineFit:
         return searched(rows, known, task.names, options)(read=False)

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from knotwork.errors import NetworkError
+from knotwork.network.train.buffer import Buffered
 from knotwork.network.train.checkpoint import Checkpoint, Identity, Saved, described, digest_of, settings, versions
 from knotwork.network.train.dense import DenseGradients
 from knotwork.network.train.graphed import GraphedStep
@@ -98,7 +99,7 @@ class TrainOptions:
 
 def fit_network(
     net: nn.Module,
-    training: Rows,
+    training: Rows | Buffered,
     validation: Part | Folds,
     options: TrainOptions,
     *,
@@ -215,7 +216,7 @@ class _Run:
     def begin(
         cls,
         net: nn.Module,
-        training: Rows,
+        training: Rows | Buffered,
         options: TrainOptions,
         loss: Loss,
         seed: int,
@@ -282,7 +283,7 @@ class _Run:
         curves = np.array(self.losses).transpose(2, 1, 0).tolist()  # by network, then training and validation
         return tuple(replace(self.history, train_loss=trained, validation_loss=reached) for trained, reached in curves)
 
-    def epoch(self, training: Rows, validation: Rows, loss: Loss, unit: float) -> None:
+    def epoch(self, training: Rows | Buffered, validation: Rows, loss: Loss, unit: float) -> None:
         """Run the next epoch; the first one, epoch 0, only looks at the losses."""
         if self.ranks is not None:
             self.ranks.meet()
@@ -320,7 +321,7 @@ class _Run:
         if self.ranks is not None:
             self.ranks.listening = True
 
-    def _steps(self, training: Rows, loss: Loss, unit: float) -> None:
+    def _steps(self, training: Rows | Buffered, loss: Loss, unit: float) -> None:
         """Run the steps of an epoch."""
         # Responses below 1e-162 have no squares: their losses are 0, in any unit.
         gain = loss.gain(self.history.train_loss[0] / unit if unit > 0 else 0.0)
@@ -329,7 +330,7 @@ class _Run:
         if self.ranks is not None:
             self._steps_together(training, loss, gain, self.ranks)
             return
-        if not self.can_record or isinstance(training, Stream):
+        if not self.can_record or isinstance(training, Stream | Buffered):
             for batch in training.shuffled(size, self.order_generator):
                 self._step(batch, loss, gain, self._next())
             return
@@ -343,9 +344,9 @@ class _Run:
             else:
                 self._step(training.at(rows), loss, gain, weight)
 
-    def _steps_together(self, training: Rows, loss: Loss, gain: float, ranks: Ranks) -> None:
+    def _steps_together(self, training: Rows | Buffered, loss: Loss, gain: float, ranks: Ranks) -> None:
         """Run the steps of an epoch on the rows of all ranks."""
-        assert not isinstance(training, Folds)
+        assert not isinstance(training, Folds | Buffered)
         own = ranks.seed(self.seed, len(self.history))
         self.order_generator.manual_seed(own)
         self.mask_generator.manual_seed(own)
@@ -466,7 +467,7 @@ class _Run:
 
 def _identity(
     run: _Run,
-    training: Part | Folds,
+    training: Part | Folds | Buffered,
     validation: Part | Folds,
     loss: Loss,
     unit: float,
@@ -491,7 +492,9 @@ def _read(checkpoint: Checkpoint, identity: Identity, ranks: Ranks | None) -> Sa
     return checkpoint.read(identity) if ranks is None else ranks.from_first(lambda: checkpoint.read(identity))
 
 
-def _evaluate(run: Callable[[Tensor], Tensor], rows: Rows, loss: Loss, ranks: Ranks | None) -> list[float]:
+def _evaluate(
+    run: Callable[[Tensor], Tensor], rows: Rows | Buffered, loss: Loss, ranks: Ranks | None
+) -> list[float]:
     """Return the mean loss of a network, or of each of several, over the rows of all ranks."""
     # Summed where the rows are, and looked at once.
     kind = torch.float32 if rows.device.type == "mps" else torch.float64  # some devices have no float64
