@@ -194,6 +194,26 @@ def test_any_object_that_can_be_read_again():
     np.testing.assert_allclose(found.predict(X.to_numpy()), kw.MarsRegressor().fit(X, y).predict(X), atol=1e-9)
 
 
+def test_parts_without_weight_or_rows_count_nothing(tmp_path):
+    X, y = table()
+    weight = np.ones(N)
+    weight[400:600] = 0.0  # all of one batch
+    expected = kw.MarsRegressor().fit(X, y, weight).predict(X)
+    parts = [(X[a:b], y[a:b], weight[a:b]) for a, b in ((0, 0), (0, 400), (400, 600), (600, N))]
+    np.testing.assert_allclose(kw.MarsRegressor().fit(kw.Batches(parts)).predict(X), expected, atol=1e-9)
+    labels = [(a, b > 2, c) for a, b, c in parts]
+    found = kw.MarsClassifier().fit(kw.Batches(labels)).decision_function(X)
+    np.testing.assert_allclose(found, kw.MarsClassifier().fit(X, y > 2, weight).decision_function(X), atol=1e-6)
+
+
+def test_files_of_a_folder_must_go_together(tmp_path):
+    X, y = table(400)
+    pq.write_table(pa.Table.from_pandas(X.assign(y=y)), tmp_path / "1.parquet")
+    pq.write_table(pa.Table.from_pandas(X.assign(y=y, b="text")), tmp_path / "2.parquet")
+    with pytest.raises(DataError, match="columns of the same types"):
+        kw.MarsRegressor().fit(tmp_path, "y")
+
+
 def test_columns_that_no_term_uses_are_read_twice(tmp_path):
     X, y = table()
     read = []
@@ -230,6 +250,17 @@ def test_what_fits_to_parts_do_not_have(model, message):
     assert not hasattr(model, "fit_")
 
 
+class Growing:
+    """Batches that are more each time."""
+
+    def __init__(self, X, y):
+        self.batches, self.times = (X, y), 0
+
+    def __iter__(self):
+        self.times += 1
+        return iter([self.batches] * self.times)
+
+
 def broken():
     X, y = table(400)
     many = X.assign(t=[f"level {k % 60}" for k in range(400)])
@@ -242,6 +273,8 @@ def broken():
     yield "infinity", lambda: kw.Batches([(X, y), (X.replace({"a": {X.a[0]: np.inf}}), y)]), None, "contains inf"
     yield "many categories", lambda: kw.Batches(pieces(many, y, None)), None, "has 60 categories"
     yield "no such file", lambda: "nowhere.parquet", "y", "does not exist"
+    yield "some weights", lambda: kw.Batches([(X, y, np.ones(400)), (X, y)]), None, "some with and some without"
+    yield "a growing source", lambda: kw.Batches(Growing(X, y)), None, "got 800 rows and then 1200"
     yield "lengths", lambda: kw.Batches([(X, y[:5])]), None, "same number of rows"
 
 
@@ -259,6 +292,8 @@ def test_names_of_columns_are_checked(tmp_path):
         ("z", None, "no column 'z'"),
         ("y", "w", "no column 'w'"),
         (y, None, "name of a column"),
+        (["y", "y"], None, "got 'y' twice"),
+        ("y", "y", "got 'y' twice"),
     ):
         with pytest.raises(DataError, match=message):
             kw.MarsRegressor().fit(path, own, weight)

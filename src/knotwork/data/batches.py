@@ -161,6 +161,12 @@ class LocalSource:
                 report(done, all_rows)
         if total is None:
             raise no_rows()
+        before = self.__dict__.setdefault("_count", done)
+        if done != before:
+            raise DataError(
+                f"a source must give the same rows each time it is read, got {before} rows and then {done}; keep it as "
+                f"it is while a fit runs"
+            )
         return total
 
 
@@ -204,6 +210,8 @@ class IterableSource(LocalSource):
 
 
 def _in_memory(values: Any) -> Any:
+    if isinstance(values, list | tuple):
+        return np.asarray(values)
     return values.detach().cpu().numpy() if hasattr(values, "detach") else values
 
 
@@ -256,6 +264,9 @@ class DatasetSource(LocalSource):
         missing = [name for name in used if name not in names]
         if missing:
             raise DataError(f"the file has no column {missing[0]!r}; its columns are {', '.join(names[:20])}")
+        twice = [name for name in used if used.count(name) > 1]
+        if twice:
+            raise DataError(f"a column is one response, or the weights, got {twice[0]!r} twice; name it once")
         self._dataset, self._flat, self._weight = dataset, isinstance(y, str), sample_weight
         self._features = [name for name in names if name not in used]
         if not self._features:
@@ -270,7 +281,7 @@ class DatasetSource(LocalSource):
         """Read the rows in order, or row groups in a random one; small row groups are joined."""
         features = self._features if columns is None else [name for name in self._features if name in set(columns)]
         wanted = [*features, *self._y, *([self._weight] if self._weight else [])]
-        for number, table in enumerate(_tables(self._dataset, wanted, self._step, order)):
+        for number, table in enumerate(_readable(_tables(self._dataset, wanted, self._step, order))):
             y = [_values(table[name]) for name in self._y]
             weight = None if self._weight is None else _values(table[self._weight])
             yield Rows(table.select(features), y[0] if self._flat else np.stack(y, axis=1), weight, number)
@@ -279,6 +290,19 @@ class DatasetSource(LocalSource):
 def _values(column: Any) -> Any:
     """Return a column of pyarrow as an array; numbers with gaps have NaN there."""
     return column.to_numpy()
+
+
+def _readable(tables: Iterator[Any]) -> Iterator[Any]:
+    """Let what pyarrow says of a file that it cannot read be one sentence of ours."""
+    import pyarrow as pa
+
+    try:
+        yield from tables
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"all files of a source must be Parquet with columns of the same types: "
+            f"{' '.join(str(error).split())[:200]}; convert or remove the other files"
+        ) from None
 
 
 def _tables(dataset: Any, columns: Sequence[str], rows: int, order: np.random.Generator | None) -> Iterator[Any]:

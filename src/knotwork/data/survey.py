@@ -129,6 +129,10 @@ class Survey:
             )
         if self.y.shape[1:] != other.y.shape[1:]:
             raise DataError(f"all parts must have a y of one shape, got {self.y.shape[1:]} and {other.y.shape[1:]}")
+        if (self.weight is None) != (other.weight is None):
+            raise DataError(
+                "all parts must have sample_weight, or none, got some with and some without; give all of them"
+            )
         weight = None
         if self.weight is not None and other.weight is not None:
             weight = np.concatenate([self.weight, other.weight])

@@ -160,7 +160,9 @@ class SurveyPart:
         count = len(rows)
         y = _labels(rows.y, count) if self.classes else read_response(rows.y, count)
         weight = None
-        if rows.weight is not None:
+        if rows.weight is not None and _is_zero(rows.weight, count):  # other parts may have weight
+            weight = np.zeros(count)
+        elif rows.weight is not None:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", WeightWarning)
                 weight, _ = read_weights(rows.weight, count, min_rows=0)
@@ -177,6 +179,11 @@ class SurveyPart:
         else:
             response = Moments.of(kept, own) if len(kept) else None
         return survey_rows(rows.X, y, weight, rows.number, response, self.threads)
+
+
+def _is_zero(weight: Any, count: int) -> bool:
+    values = np.asarray(weight)
+    return values.shape == (count,) and values.dtype.kind in "biuf" and not values.any()
 
 
 def _labels(y: Any, count: int) -> NDArray[Any]:
