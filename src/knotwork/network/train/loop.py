@@ -492,9 +492,7 @@ def _read(checkpoint: Checkpoint, identity: Identity, ranks: Ranks | None) -> Sa
     return checkpoint.read(identity) if ranks is None else ranks.from_first(lambda: checkpoint.read(identity))
 
 
-def _evaluate(
-    run: Callable[[Tensor], Tensor], rows: Rows | Buffered, loss: Loss, ranks: Ranks | None
-) -> list[float]:
+def _evaluate(run: Callable[[Tensor], Tensor], rows: Rows | Buffered, loss: Loss, ranks: Ranks | None) -> list[float]:
     """Return the mean loss of a network, or of each of several, over the rows of all ranks."""
     # Summed where the rows are, and looked at once.
     kind = torch.float32 if rows.device.type == "mps" else torch.float64  # some devices have no float64
