@@ -18,7 +18,8 @@ from knotwork.data.table import TableEncoder
 from knotwork.data.target_encoding import Response
 from knotwork.errors import DataError
 from knotwork.estimators.validation import all_splits
-from knotwork.spline.fit import MAX_AUTO_DEGREE, FitOptions
+from knotwork.spline.degree import auto_degrees
+from knotwork.spline.fit import FitOptions
 from knotwork.spline.folds import Choice, Fold, FoldData
 from knotwork.spline.path import smallest_penalties
 from knotwork.spline.result import SplineFit
@@ -146,8 +147,7 @@ def degrees_of(options: FitOptions, features: int) -> range:
     """Return the degrees to try: one, or all that "auto" may choose."""
     if not isinstance(options.max_degree, str):
         return range(options.max_degree, options.max_degree + 1)
-    count = features if options.interacting is None else len(options.interacting)
-    return range(1, max(min(MAX_AUTO_DEGREE, count), 1) + 1)
+    return auto_degrees(features, options.interacting)
 
 
 def chosen_options(options: FitOptions, choice: Choice) -> FitOptions:

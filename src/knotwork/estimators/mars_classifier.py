@@ -70,8 +70,8 @@ max_parents, extrapolate
     class_weight : dict, "balanced" or None, default None
         Weight of each class, on top of ``sample_weight``; "balanced" lets all classes weigh the same.
     ridge : float, default 0.1
-        Penalty ridge/2·Σθ² on the slopes per std of the feature. It counts like a fraction of one row, so it matters
-        only where the data say little: in small tables, and where classes are separable.
+        Penalty ridge/2·Σθ² on the slopes per std of the feature, also those of interactions. It counts like a fraction
+        of one row, so it matters only where the data say little: in small tables, and where classes are separable.
     missing : "indicator" or "error", default "indicator"
         As in MarsRegressor.
     cv : int, splitter of scikit-learn, iterable of (training, held-out) pairs of row numbers, or None, default None

@@ -13,7 +13,7 @@ from knotwork.arrays import Floats
 from knotwork.data.links import link_named
 from knotwork.data.table import TableEncoder
 from knotwork.printable import printable
-from knotwork.spline.fit import chosen_degree
+from knotwork.spline.degree import chosen_degree
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.model import Spline, hinges_of
 from knotwork.spline.response import ResponseFit
@@ -126,10 +126,11 @@ def _text(
     )
     if spline.limits is not None and (held := _held(spline, encoder)):
         console.print(held)
-    if selection.gcv_by_degree:
-        tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(selection.gcv_by_degree, start=1))
-        chosen = chosen_degree(selection.gcv_by_degree)
-        console.print(f"Degree {chosen} was chosen by GCV: {tried}; a higher degree must gain 1 %.")
+    # Earlier versions chose by GCV.
+    if scores := selection.held_out_by_degree or selection.gcv_by_degree:
+        tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(scores, start=1))
+        by = "the mean loss of held-out rows" if selection.held_out_by_degree else "GCV"
+        console.print(f"Degree {chosen_degree(scores)} was chosen by {by}: {tried}; a higher degree must gain 1 %.")
     console.print(f"The forward pass stopped because {selection.stopped}.")
     for note in encoder.notes:
         console.print(printable(note), soft_wrap=True)

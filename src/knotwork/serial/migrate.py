@@ -15,7 +15,7 @@ from typing import Any
 
 from knotwork.serial.tables import require_keys
 
-SCHEMA = 6
+SCHEMA = 7
 
 Fields = dict[str, Any]
 Rewrite = Callable[[Fields], dict[str, Any]]
@@ -159,4 +159,6 @@ STEPS: dict[int, dict[str, Rewrite]] = {
     },
     # Splines know what people read in their features.
     5: {"Spline": gains("Spline", parts=None)},
+    # Degrees were chosen by GCV.
+    6: {"Selection": gains("Selection", held_out_by_degree={"tuple": []})},
 }

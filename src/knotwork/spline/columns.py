@@ -173,7 +173,7 @@ def term_units(
     Those of one feature take its std, stds (d,); interactions their own.
     """
     # Squares of values in units that are far from 1 may be beyond the range of floats: near that of the features.
-    units = np.array([prod(stds[list(t.features if isinstance(t, Product) else t.features[:1])]) for t in terms])
+    units = feature_units(terms, stds)
     joint = [m for m, term in enumerate(terms) if len(term.features) > 1]
     if joint:
         values = TermValues([terms[m] for m in joint], X, limits)
@@ -182,3 +182,11 @@ def term_units(
         own = np.sqrt(total / weights.sum())
         units[joint] *= np.where(own > 0, own, 1.0)
     return units
+
+
+def feature_units(terms: Sequence[Term], stds: Floats) -> Floats:
+    """Return the units of measurement of terms by those of their features, stds (d,), alone: (M,).
+
+    An interaction that is zero on nearly all rows has a tiny std: in units of it a ridge would allow any slope.
+    """
+    return np.array([prod(stds[list(t.features if isinstance(t, Product) else t.features[:1])]) for t in terms])

@@ -17,6 +17,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.limits import Limits
 from knotwork.data.split import held_out
 from knotwork.errors import DataError
+from knotwork.spline.degree import auto_degrees, chosen_degree, held_out_losses
 from knotwork.spline.forward import ForwardPass, Step, forward
 from knotwork.spline.host import HostTable, Knots, SearchTable
 from knotwork.spline.interactions import Interactions
@@ -40,10 +41,7 @@ if TYPE_CHECKING:  # a fit in memory does without torch
 AUTO_KNOTS = 255
 # Terms that may have children at a time.
 MAX_PARENTS = 20
-# Where an automatic choice of the degree ends, and what the GCV of a higher degree must be below, over the best one.
-MAX_AUTO_DEGREE = 3
-MAX_GCV_RATIO = 0.99
-# Charge for a knot where degrees are compared, if there are no interactions.
+# Charge for a knot of additive fits that may bend anywhere.
 ADDITIVE_PENALTY = 2.0
 # By how far apart knots must be; a search without held-out rows keeps off neighbouring values.
 RULES = {"free": FREE, "paying": OWN, "apart": APART, "auto": APART}
@@ -259,6 +257,7 @@ def finish(
             spans=plan.spans,
             penalty=plan.penalty,
             gcv_by_degree=(),
+            held_out_by_degree=(),
         ),
         standardised=StandardisedSearch(pruning=pruned, refit=fitted, rss_unit=rss_unit),
         limits=table.limits,
@@ -280,39 +279,29 @@ def _fit_best_degree(
     options: FitOptions,
     report: Callable[[Step], None] | None,
 ) -> SplineFit:
-    """Raise the degree while GCV, which charges more for the knots of interactions, falls by more than 1 %."""
-    max_degree = min(MAX_AUTO_DEGREE, X.shape[1] if options.interacting is None else len(options.interacting))
-    best: SplineFit | None = None
-    tried: list[float] = []
-    for degree in range(1, max(max_degree, 1) + 1):
-        chosen = replace(options, max_degree=degree)
-        fit = fit_spline(X, y, weights=weights, names=names, options=chosen, report=report)
-        tried.append(_gcv_of_degree(fit, degree, options))
-        if best is not None and chosen_degree(tried) < degree:
-            break
-        best = fit
-    assert best is not None
-    return replace(best, selection=replace(best.selection, gcv_by_degree=tuple(tried)))
+    """Raise the degree while the squared errors of held-out rows fall."""
+    degrees = auto_degrees(X.shape[1], options.interacting)
+    if not isinstance(X, np.ndarray):  # a device has additive fits only, and says so
+        return fit_spline(X, y, weights=weights, names=names, options=replace(options, max_degree=degrees[-1]))
+    # Whether neighbouring knots pay is a matter of the final fit: asking in every fold would take four fits each.
+    spacing = "paying" if options.spacing == "auto" else options.spacing
+
+    def losses(degree: int, training: NDArray[np.intp], out: NDArray[np.intp]) -> Floats:
+        own = replace(options, max_degree=degree, spacing=spacing)
+        weight = None if weights is None else weights[training]
+        part = fit_spline(X[training], y[training], weights=weight, names=names, options=own)
+        errors: Floats = np.square(part.spline(X[out]).reshape(-1, y.shape[1]) - y[out]).sum(axis=1)
+        return errors
+
+    held = held_out_losses(X, losses, degrees, weights)
+    chosen = replace(options, max_degree=chosen_degree(held))
+    fit = fit_spline(X, y, weights=weights, names=names, options=chosen, report=report)
+    return with_held_out_losses(fit, held)
 
 
-def _gcv_of_degree(fit: SplineFit, degree: int, options: FitOptions) -> float:
-    """GCV that degrees are compared by: without interactions a knot is charged 2, so that those must earn it."""
-    if degree > 1 or options.penalty is not None:
-        return fit.quality.gcv
-    return gcv(fit.quality.rss, fit.selection.observations, 1 + len(fit.spline.terms), ADDITIVE_PENALTY)
-
-
-def chosen_degree(scores: Sequence[float]) -> int:
-    """Return the degree among 1, 2, … that their GCV speak for: a higher one must gain 1 % on the best before it.
-
-    >>> chosen_degree([1.0, 0.995]), chosen_degree([1.0, 0.9, 0.895])
-    (1, 2)
-    """
-    best = 0
-    for k, score in enumerate(scores):
-        if score < MAX_GCV_RATIO * scores[best]:
-            best = k
-    return best + 1
+def with_held_out_losses(fit: SplineFit, held: tuple[float, ...]) -> SplineFit:
+    """Let a fit remember by what its degree was chosen."""
+    return replace(fit, selection=replace(fit.selection, held_out_by_degree=held))
 
 
 def _fit_paying(

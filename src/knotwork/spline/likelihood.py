@@ -14,17 +14,22 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_softmax
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
-from knotwork.spline.columns import TermValues, term_units
-from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
+from knotwork.spline.columns import TermValues, feature_units
+from knotwork.spline.degree import auto_degrees, chosen_degree, held_out_losses
+from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline, with_held_out_losses
 from knotwork.spline.forward import Step
 from knotwork.spline.logits import TOLERANCE, LogitFit, fit_logits
 from knotwork.spline.model import Spline
 from knotwork.spline.monotone import entries, made_exact
 from knotwork.spline.monotone_logits import constrained
 from knotwork.spline.result import Knot, SplineFit
+
+# Tolerance of coefficients that are only compared.
+COMPARED_TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,12 @@ def fit_classes(
     >>> float(np.mean((fit.spline(x) > 0) == (np.abs(x[:, 0]) < 0.5)).round(2))
     0.98
     """
+    held: tuple[float, ...] = ()
+    if options is not None and isinstance(options.max_degree, str):
+        held = _held_out_losses(X, codes, classes, weights, options, ridge)
+        options = replace(options, max_degree=chosen_degree(held))
     search = search_classes(X, codes, classes, weights=weights, names=names, options=options, report=report)
+    search = with_held_out_losses(search, held)
     signs = None if options is None else options.monotone
     fitted = fit_terms(search, X, codes, classes, weights=weights, ridge=ridge)
     terms = search.spline.terms
@@ -98,6 +108,37 @@ def fit_classes(
         shares=class_shares(codes, classes, weights),
         ridge=ridge,
     )
+
+
+def _held_out_losses(
+    X: NDArray[np.floating],
+    codes: NDArray[np.intp],
+    classes: int,
+    weights: Floats | None,
+    options: FitOptions,
+    ridge: float,
+) -> tuple[float, ...]:
+    """Return the mean held-out log-losses of the degrees that an automatic choice tries."""
+
+    def losses(degree: int, training: NDArray[np.intp], out: NDArray[np.intp]) -> Floats:
+        own, known = replace(options, max_degree=degree), codes[training]
+        weight = None if weights is None else weights[training]
+        search = search_classes(X[training], known, classes, weights=weight, options=own)
+        fitted = fit_terms(
+            search, X[training], known, classes, weights=weight, ridge=ridge, tolerance=COMPARED_TOLERANCE
+        )
+        logits = replace(search.spline, intercept=fitted.intercept, coef=fitted.coef)(X[out])
+        return -log_probabilities(logits)[np.arange(len(out)), codes[out]]
+
+    return held_out_losses(X, losses, auto_degrees(X.shape[1], options.interacting), weights, codes)
+
+
+def log_probabilities(logits: Floats) -> Floats:
+    """Return the logarithms of the probabilities of all classes; (N,) are the log-odds of the second of two."""
+    if logits.ndim == 1:
+        logits = np.stack([np.zeros_like(logits), logits], axis=1)
+    found: Floats = log_softmax(logits, axis=1)
+    return found
 
 
 def search_classes(
@@ -129,11 +170,15 @@ def fit_terms(
     weights: Floats | None = None,
     ridge: float = 0.1,
     tolerance: float = TOLERANCE,
+    units: Floats | None = None,
 ) -> LogitFit:
-    """Fit the logits of terms, until a step promises no more than a share ``tolerance`` of the objective."""
+    """Fit the logits of terms, until a step promises no more than a share ``tolerance`` of the objective.
+
+    units : (M,) that the ridge measures coefficients in, those of the features if None
+    """
     terms, limits = search.spline.terms, search.spline.limits
     weight = np.ones(len(X)) if weights is None else weights
-    units = term_units(terms, X, weight, search.coordinates.x_scale, limits)
+    units = feature_units(terms, search.coordinates.x_scale) if units is None else units
     return fit_logits(TermValues(terms, X, limits), codes, classes, weight, ridge, units, tolerance)
 
 

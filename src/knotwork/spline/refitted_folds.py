@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax
 
 from knotwork.arrays import Floats
 from knotwork.data.losses import ResponseLoss
@@ -40,13 +39,19 @@ def class_fold_paths(
         def logits(size: int, final: bool) -> Spline:
             spline = search.of_size(size)
             found = likelihood.fit_terms(
-                replace(search, spline=spline), own, labels, classes, weights=weights, ridge=ridge, tolerance=TOLERANCE
+                replace(search, spline=spline),
+                own,
+                labels,
+                classes,
+                weights=weights,
+                ridge=ridge,
+                tolerance=likelihood.COMPARED_TOLERANCE,
             )
             found = found.polished() if final else found
             return replace(spline, intercept=found.intercept, coef=found.coef)
 
         def losses(values: Floats) -> Floats:
-            return -log_probabilities(values)[np.arange(len(values)), codes[fold.held_out]]
+            return -likelihood.log_probabilities(values)[np.arange(len(values)), codes[fold.held_out]]
 
         return _path(search, logits, losses, data, fold, X)
 
@@ -113,11 +118,4 @@ def tried_sizes(count: int) -> list[int]:
 
 def probabilities_of(logits: Floats) -> Floats:
     """Return the probability of each class: (N,) log-odds of the second of two, or (N, K) logits → (N, K)."""
-    return np.exp(log_probabilities(logits))
-
-
-def log_probabilities(logits: Floats) -> Floats:
-    """Return their logarithms: (N, K)."""
-    both = np.stack([np.zeros_like(logits), logits], axis=1) if logits.ndim == 1 else logits
-    found: Floats = log_softmax(both, axis=1)
-    return found
+    return np.exp(likelihood.log_probabilities(logits))

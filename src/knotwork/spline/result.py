@@ -60,8 +60,9 @@ class Selection:
     steps, stopped : the forward pass, step by step, and why it ended
     observations : their number, Σw with weights
     spans, penalty : as the fit used them, defaults filled in
-    gcv_by_degree : GCV of the fits of degree 1, 2, … among which this one was chosen, that of degree 1 with a charge
-        of 2 for a knot unless the penalty was given; empty if the degree was given
+    gcv_by_degree : of models that earlier versions saved: GCV of the fits of degree 1, 2, … among which this one was
+        chosen; else empty
+    held_out_by_degree : mean held-out losses of degrees 1, 2, … by which the degree was chosen; empty if it was given
     """
 
     forward_terms: tuple[Term, ...]
@@ -72,6 +73,7 @@ class Selection:
     spans: Spans
     penalty: float
     gcv_by_degree: tuple[float, ...]
+    held_out_by_degree: tuple[float, ...]
 
 
 @dataclass(frozen=True)

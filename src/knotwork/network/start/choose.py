@@ -310,7 +310,13 @@ def fit_classes_to_width(task: StartTask, options: FitOptions, ridges: Sequence[
     logits: LogitFit | None = None
     for ridge in ridges:
         if logits is None:
-            logits = fit_terms(search, X, codes, classes, weights=task.weights, ridge=ridge, tolerance=CLASS_TOLERANCE)
+            # The ridges were chosen with interactions in units of their own stds.
+            units = term_units(
+                search.spline.terms, X, task.rows.weight, search.coordinates.x_scale, search.spline.limits
+            )
+            logits = fit_terms(
+                search, X, codes, classes, weights=task.weights, ridge=ridge, tolerance=CLASS_TOLERANCE, units=units
+            )
         else:
             logits = logits.refit(ridge, CLASS_TOLERANCE)
         spline = replace(search.spline, intercept=logits.intercept, coef=logits.coef)
