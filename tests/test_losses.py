@@ -270,3 +270,12 @@ def test_losses_do_not_notice_where_the_responses_lie(options):
     far = kw.MarsRegressor(**options).fit(X[:500], y[:500]).predict(X[500:]) - 1e9
     near = kw.MarsRegressor(**options).fit(X[:500], y[:500] - 1e9).predict(X[500:])
     np.testing.assert_allclose(far, near, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("odd", [pd.DataFrame({"a": [1]}), "x", np.ones(3), 1j])
+@pytest.mark.parametrize(("loss", "name"), [("quantile", "quantile"), ("tweedie", "power")])
+def test_parameters_of_a_loss_that_are_no_numbers(loss, name, odd):
+    net = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.ReLU(), torch.nn.Linear(4, 1))
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(ValueError, match=name):
+        kw.init_(net, X, np.abs(X[:, 0]) + 1, loss=loss, **{name: odd})

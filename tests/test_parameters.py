@@ -152,3 +152,9 @@ def test_columns_too_fine_or_too_wide_for_bins_are_explained():
     assert effect.counts.tolist() == [30]
     assert _histogram(np.array([-1e308, 1e308]))[0].tolist() == [2]
     assert len(_histogram(X[:, 0])[0]) > 1
+
+
+def test_lengths_of_time_are_no_whole_numbers():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(ParameterError, match="draws must be a whole number of at least 2"):
+        kw.MarsRegressor().fit(X, X[:, 0]).stability(X, X[:, 0], draws=np.timedelta64(5, "D"))

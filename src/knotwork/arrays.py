@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from knotwork.errors import DataError, KnotworkError, one_line
 Floats = NDArray[np.float64]
 # Rows of a table that are processed at a time: their values stay in the processor's cache.
 CHUNK = 4096
+# Texts that every program takes for numbers. Python's float() also takes 1_771 and digits of other scripts.
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 
 
 class FrozenArrays:
@@ -22,6 +25,29 @@ class FrozenArrays:
             if isinstance(value, np.ndarray):
                 value.setflags(write=False)
         self.__dict__.update(state)
+
+
+def as_float(value: Any) -> float | None:
+    """Return a number, or the text of one, as a float; None if it is none.
+
+    >>> as_float(" -1.5e3 "), as_float("1_771"), as_float("１"), as_float("x")
+    (-1500.0, None, None, None)
+    """
+    if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def require_number_texts(values: Any) -> None:
+    """Refuse texts that numpy would take for numbers and nobody else: those that :func:`as_float` refuses."""
+    if hasattr(values, "detach") or getattr(getattr(values, "dtype", None), "kind", "O") not in "OUT":
+        return
+    for value in np.asarray(values).ravel():
+        if isinstance(value, str) and as_float(value) is None:
+            raise ValueError(f"could not convert string to float: {value[:100]!r}")
 
 
 def read_numbers(values: Any, what: str, error: type[KnotworkError] = DataError) -> Floats:
@@ -38,6 +64,7 @@ def read_numbers(values: Any, what: str, error: type[KnotworkError] = DataError)
         plain = np.asarray(values.detach().cpu().double() if hasattr(values, "detach") else values)
         if plain.dtype.kind in "cMm":
             raise TypeError(f"got {plain.dtype}")
+        require_number_texts(plain)
         return plain.astype(np.float64, copy=False)
     except OverflowError:
         raise error(

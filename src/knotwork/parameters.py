@@ -77,7 +77,8 @@ def shown(value: object, room: int = 80) -> str:
 
 
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    # numpy counts lengths of time among its integers.
+    return isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
 
 
 def is_number(value: Any) -> bool:
@@ -85,6 +86,13 @@ def is_number(value: Any) -> bool:
     if isinstance(value, (float, np.floating)):
         return isfinite(float(value))
     return _is_whole(value) and -LARGEST <= int(value) <= LARGEST
+
+
+def is_same(value: Any, expected: Any) -> bool:
+    """Whether a value equals a plain one; arrays and tables, whose comparison is no truth value, do not."""
+    return value is expected or (
+        np.ndim(expected) == 0 and isinstance(value, (str, Integral, float)) and value == expected
+    )
 
 
 def is_sequence(value: Any) -> bool:

@@ -125,7 +125,9 @@ def test_a_target_without_any_value(refused, write, frame):
 def test_missing_features_are_values_of_their_own_or_dropped(knotwork_json, write, frame):
     path = write(frame.assign(width=frame["width"].mask(frame.index < 3), Art=frame["Art"].mask(frame.index == 9)))
     report = knotwork_json("fit", path, "--target", "y")
-    assert report["notes"] == ["missing values have an effect of their own: 'width' (3 rows), 'Art' (1 row)"]
+    assert report["notes"] == [
+        "missing values are kept, and may have an effect of their own: 'width' (3 rows), 'Art' (1 row)"
+    ]
     assert {"width is missing", "Art is missing"} <= set(report["model"]["features"])
     assert report["rows"]["train"] + report["rows"]["test"] == 300
     report = knotwork_json("fit", path, "--target", "y", "--drop-missing")
@@ -145,7 +147,9 @@ def test_words_for_missing_values(knotwork, knotwork_json, refused, write, frame
     assert "has 'k.A.'; correct it, say that it means a missing value (--na k.A.), leave" in sentence
     options = ("--target", "y", "--na", "k.A.", "--na", "-999", "--test-size", "0")
     report = knotwork_json("fit", path, *options, "--out", tmp_path / "model")
-    assert report["notes"] == ["missing values have an effect of their own: 'width' (2 rows), 'flag' (30 rows)"]
+    assert report["notes"] == [
+        "missing values are kept, and may have an effect of their own: 'width' (2 rows), 'flag' (30 rows)"
+    ]
     marked.assign(width=marked["width"].astype(str)).to_parquet(tmp_path / "t.parquet")
     gaps = frame.assign(width=frame["width"].mask(marked["width"] == "k.A."), flag=marked["flag"].replace(-999, np.nan))
     blank = write(gaps, "blank.csv")

@@ -1,5 +1,7 @@
 """Missing values: every spelling counts, the indicator has an effect of its own, and nothing else changes."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -12,9 +14,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import knotwork as kw
+from knotwork.commands.fit_report import describe
 from knotwork.data.columns.number import weighted_median
 from knotwork.data.learn import learn_encoder, learn_table
 from knotwork.errors import ColumnWarning, DataError, MissingWarning
+from knotwork.explanation.usage import reached
+from knotwork.network.resolve import resolve
 
 N = 300
 rng = np.random.default_rng(0)
@@ -225,3 +230,20 @@ def test_a_network_and_a_scaler_in_front_know_about_gaps():
     assert encoder.columns[1].fill == pytest.approx(FILL)
     rows = torch.from_numpy(np.ascontiguousarray(encoder.encode(HOLES)))
     np.testing.assert_allclose(net(rows).detach().numpy()[:, 0], pipeline.predict(HOLES), rtol=0, atol=1e-9)
+
+
+def test_an_effect_of_gaps_is_claimed_only_where_the_model_has_one():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=200)
+    gaps = rng.random(200) < 0.2
+    frame = pd.DataFrame({"a": np.where(gaps, np.nan, x), "b": rng.normal(size=200)})
+    own = "missing values count as .*, with an effect of their own"
+    used = kw.MarsRegressor().fit(frame, np.where(gaps, 5.0, x))
+    assert "a is missing" in used.summary()
+    assert re.search(own, used.summary())
+    dropped = kw.MarsRegressor().fit(frame, frame["b"])
+    assert "a: missing values count as" in dropped.summary()
+    assert "effect of their own" not in dropped.summary()
+    assert "effect of their own" not in str(describe(dropped, "y")["encoding"])
+    net = kw.SplineNetRegressor(n_members=1, hidden=(4,), epochs=0, random_state=0).fit(frame, frame["b"])
+    assert ("effect of their own" in str(describe(net, "y")["encoding"])) == bool(reached(resolve(net).network)[1])

@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -5,8 +7,10 @@ import pyarrow as pa
 import pytest
 
 import knotwork as kw
+from knotwork.data.columns.number import Number
+from knotwork.data.dialect import is_number
 from knotwork.data.learn import learn_encoder
-from knotwork.errors import CategoryWarning, DataError
+from knotwork.errors import CategoryWarning, ColumnWarning, DataError
 
 COLUMNS = {
     "size": [1.0, 2.0, 3.0, 4.0],
@@ -99,3 +103,43 @@ def test_a_frame_that_has_some_of_the_names_is_read_by_name_or_refused():
     with pytest.raises(DataError, match="without 'a'"):
         encoder.encode(table.rename(columns={"a": "A"})[["b", "A"]])
     np.testing.assert_array_equal(encoder.encode(table.set_axis(["x", "y"], axis=1)), table)
+
+
+@pytest.mark.parametrize("odd", ["1_771", "１.5", "٣.٥"])
+def test_texts_that_only_python_takes_for_numbers_are_none(odd):
+    x = np.linspace(0, 1, 40)
+    texts = [odd if k == 7 else f"{v:.6f}" for k, v in enumerate(x)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ColumnWarning)  # that the column says nothing
+        column = learn_encoder(pd.DataFrame({"a": texts, "b": x})).columns[0]
+    assert not isinstance(column, Number)
+    model = kw.MarsRegressor().fit(pd.DataFrame({"a": x}), x)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        model.predict(pd.DataFrame({"a": ["0.25", odd]}))
+    assert any(f"now has texts that are none ('{odd}')" in str(note.message) for note in said)
+    array = np.array(texts, dtype=object)[:, None]
+    for X, y, weight in ((array, x, None), (x[:, None], texts, None), (x[:, None], x, texts)):
+        with pytest.raises(DataError, match=f"could not convert string to float: '{odd}'"):
+            kw.MarsRegressor().fit(X, y, weight)
+    assert not is_number(odd)
+
+
+@pytest.mark.parametrize("text", ["inf", "Infinity", "-INF", "1e400"])
+def test_texts_of_infinities_are_refused_like_infinities(text):
+    x = np.linspace(0, 1, 40)
+    model = kw.MarsRegressor().fit(pd.DataFrame({"a": x}), x)
+    with pytest.raises(DataError, match="column 'a' contains inf"):
+        model.predict(pd.DataFrame({"a": ["0.25", text]}))
+
+
+def test_sparse_columns_of_pandas_are_what_they_hold():
+    x = np.where(np.arange(60) % 3, 0.0, np.linspace(0, 1, 60))
+    dense = pd.DataFrame({"a": x, "b": x > 0.5, "c": np.where(x > 0, "u", "v"), "d": np.linspace(0, 1, 60)})
+    sparse = dense.astype({"a": pd.SparseDtype(float, 0.0), "b": pd.SparseDtype(bool, False)})
+    sparse["c"] = pd.arrays.SparseArray(dense["c"].to_numpy(dtype=object), fill_value="v")
+    y = dense["a"] + dense["d"]
+    model = kw.MarsRegressor().fit(sparse, y)
+    assert model.spline_ == kw.MarsRegressor().fit(dense, y).spline_
+    assert np.array_equal(model.predict(sparse), model.predict(dense))
+    assert isinstance(sparse.dtypes["a"], pd.SparseDtype)  # the table is as it was

@@ -292,8 +292,8 @@ def test_names_of_columns_are_checked(tmp_path):
         ("z", None, "no column 'z'"),
         ("y", "w", "no column 'w'"),
         (y, None, "name of a column"),
-        (["y", "y"], None, "got 'y' twice"),
-        ("y", "y", "got 'y' twice"),
+        (["y", "y"], None, "must be different columns of the file"),
+        ("y", "y", "must be different columns of the file"),
     ):
         with pytest.raises(DataError, match=message):
             kw.MarsRegressor().fit(path, own, weight)
@@ -539,3 +539,63 @@ def test_networks_of_sources_hold_rows_out_by_content(option):
         network("text", **option).fit(kw.Batches(pieces(X, y, None)))
     with pytest.raises(DataError, match="groups are for rows in memory"):
         network("text").fit(kw.Batches(pieces(X, y, None)), groups=np.zeros(400))
+
+
+class Failing:
+    """Batches that cannot be read."""
+
+    def __iter__(self):
+        yield np.eye(4), np.arange(4.0)
+        raise RuntimeError("the disk is gone")
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "weight", "message"),
+    [
+        (kw.Batches(Failing()), None, None, "raised RuntimeError: the disk is gone"),
+        (
+            kw.Batches([(None, None)]),
+            None,
+            None,
+            "a part must be a table or an array with rows, number 0 is a NoneType",
+        ),
+        (kw.Batches([(object(), object())]), None, None, "number 0 is a object"),
+        (kw.Batches([(np.eye(4), np.ones((4, 1))), (np.eye(4), np.eye(4))]), None, None, "must have a y of one shape"),
+        (kw.Batches(np.ones((40, 3))), 3, None, "needs a y of as many values, got 3"),
+        (
+            kw.Batches(np.ones((40, 3))),
+            np.ones(40),
+            np.ones(3),
+            "needs a sample_weight of as many values, got 3 values",
+        ),
+        (kw.Batches(np.ones((40, 0))), np.ones(40), None, "needs at least one column"),
+        (memoryview(np.eye(4)), None, None, "the target y is None"),
+    ],
+)
+def test_sources_that_hold_something_else(X, y, weight, message):
+    with pytest.raises(DataError, match=message):
+        kw.MarsRegressor().fit(X, y, weight)
+
+
+def test_files_whose_columns_change_their_type(tmp_path):
+    table = pa.table({"a": [1.0, 2.0, 3.0], "y": [1.0, 2.0, 4.0]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    pq.write_table(table.set_column(0, "a", pa.array(["u", "v", "w"])), tmp_path / "b.parquet")
+    with pytest.raises(DataError, match="columns of the same types"):
+        kw.MarsRegressor().fit(tmp_path, "y")
+
+
+def test_partitions_that_cannot_be_computed():
+    da, delayed = pytest.importorskip("dask.array"), pytest.importorskip("dask.delayed").delayed
+
+    def fail():
+        raise RuntimeError("no such row")
+
+    X = da.concatenate([da.ones((12, 3)), da.from_delayed(delayed(fail)(), shape=(12, 3), dtype=float)])
+    with pytest.raises(DataError, match="one raised RuntimeError: no such row"):
+        kw.MarsRegressor().fit(X, da.ones(24, chunks=12))
+
+
+def test_parameters_that_are_arrays_are_compared():
+    with pytest.raises((DataError, ValueError), match="cv"):
+        kw.MarsRegressor(cv=np.full((4, 3), 3)).fit(kw.Batches([(np.eye(4), np.arange(4.0))]))

@@ -187,3 +187,12 @@ def test_too_many_lost_digits_are_refused():
     wide = np.random.default_rng(0).normal(size=(600, 120))
     with pytest.raises(DataError, match="keeps the products of all pairs of candidate knots, 3 GB"):
         kw.MarsRegressor(minspan=1, endspan=1).partial_fit(wide, wide[:, 0])
+
+
+def test_forget_checks_the_parameters_and_says_which_do_not_stream():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = kw.MarsRegressor().partial_fit(X, X[:, 0]).set_params(max_terms="banana")
+    with pytest.raises(ValueError, match="max_terms"):
+        model.forget(X[:10], X[:10, 0])
+    odd = kw.MarsRegressor(max_degree=np.array([1, 2]))
+    assert not hasattr(odd, "partial_fit")

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.compose import TransformedTargetRegressor
 from torch import nn
 
 import knotwork as kw
@@ -181,3 +182,21 @@ def test_functions_that_are_evaluated_far_from_zero(tmp_path):
     model = kw.HingingHyperplanesRegressor(n_hinges=3, random_state=0).fit(X, np.abs(X[:, 0]) + X[:, 1] / 1000)
     found = kw.export_onnx(model, tmp_path / "m.onnx")
     assert found.largest_difference < 1e-6
+
+
+@pytest.mark.parametrize("link", ["identity", "log", "log1p", "expm1", "sqrt", "square", "exp", "classes"])
+def test_a_file_holds_nothing_that_nobody_uses(tmp_path, link):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    functions = {"log1p": (np.log1p, np.expm1), "expm1": (np.expm1, np.log1p), "sqrt": (np.sqrt, np.square),
+                 "square": (np.square, np.sqrt), "exp": (np.exp, np.log)}  # fmt: skip
+    model = kw.MarsRegressor(loss="poisson") if link == "log" else kw.MarsRegressor()
+    if link == "classes":
+        model = kw.MarsClassifier()
+    elif link in functions:
+        model = TransformedTargetRegressor(model, func=functions[link][0], inverse_func=functions[link][1])
+    y = X[:, 0] > 0 if link == "classes" else 1 + np.abs(X[:, 0])
+    kw.export_onnx(model.fit(X, y), tmp_path / "a.onnx", dtype="float64")
+    graph = onnx.load(tmp_path / "a.onnx").graph
+    read = {name for node in graph.node for name in node.input} | {output.name for output in graph.output}
+    made = {tensor.name for tensor in graph.initializer} | {name for node in graph.node for name in node.output}
+    assert made <= read

@@ -352,3 +352,19 @@ def test_networks_of_half_precision_give_prices_in_single_precision(dtype, tmp_p
             out = net(rows)
             assert out.dtype == torch.float32
             assert np.abs(out.detach().numpy()[:, 0] - model.predict(X)).max() < 0.1 * y.std()
+
+
+@pytest.mark.parametrize(
+    "y",
+    [np.zeros((0, 3)), torch.empty(12, 3, device="meta"), torch.tensor(3.0), 2**63, [[1], [2, 3]], np.ones((2, 3, 4)),
+     np.full((12, 2), "u"), np.ones(12, dtype=[("a", int)])],
+)  # fmt: skip
+def test_responses_that_no_column_is_encoded_by_are_refused(y):
+    with pytest.raises(NetworkError, match=r"^(y|labels) must"):
+        Scaling.of(np.eye(12), y)
+
+
+def test_responses_of_half_precision_are_read():
+    X = np.random.default_rng(0).normal(size=(12, 3))
+    same = [Scaling.of(X, torch.ones(12, dtype=dtype)).scale for dtype in (torch.float32, torch.bfloat16)]
+    assert torch.equal(*same)

@@ -186,3 +186,24 @@ def test_arrays_of_another_model(saved):
     replace_arrays(saved, safetensors.numpy.save({"coef": np.zeros((2, 1))}))
     with pytest.raises(DataError, match="'intercept' is missing"):
         load(saved)
+
+
+def test_whole_numbers_that_numpy_does_not_have_are_refused(tmp_path):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    save(kw.MarsClassifier().fit(X, X[:, 0] > 0), tmp_path / "m")
+
+    def change(document):
+        search = document["model"]["state"]["fit_"]["fields"]["search"]
+        search["fields"]["selection"]["fields"]["observations"] = 10**29
+
+    edit(tmp_path / "m", change)
+    with pytest.raises(DataError, match="Selection whose observations is int"):
+        load(tmp_path / "m")
+
+
+def test_a_refused_name_is_answered_in_one_sentence_of_few_names(tmp_path):
+    save(kw.Spline((kw.Linear(0),), [0.0], [[1.0]], ("x",)), tmp_path / "m")
+    edit(tmp_path / "m", lambda d: d["model"]["fields"]["terms"]["tuple"][0].update(record="a" * 3000))
+    with pytest.raises(DataError, match="may name one of") as error:
+        load(tmp_path / "m")
+    assert one_sentence(error)

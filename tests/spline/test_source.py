@@ -160,3 +160,15 @@ def test_one_sentence_for_what_cannot_be_written():
     many = Spline(tuple(Hinge(0, 0.1 + k / 7, 1) for k in range(300)), [0.0], np.full((300, 1), 1 / 3), ("x",))
     with pytest.raises(DataError, match=f"at most {MAX_FORMULA} characters"):
         many.to_excel_formula()
+
+
+@pytest.mark.parametrize("name", ["namespace", "operator", "try", "and", "nullptr"])
+def test_words_of_cpp_are_no_names(name):
+    spline = Spline((Linear(0),), [0.0], [[1.0]], ("x",))
+    with pytest.raises(DataError, match="name must be that of a function"):
+        spline.to_c(name)
+
+
+def test_a_function_that_would_call_itself_is_refused():
+    with pytest.raises(DataError, match="name must be that of a function"):
+        Spline((Linear(0),), [0.0], [[1.0]], ("x",)).to_python("float")

@@ -91,14 +91,14 @@ def _fitted(name: str, of_frame: bool = False) -> Any:
 def _instances() -> dict[str, tuple[Any, ...]]:
     """Objects of every public class, by its name."""
     hinge, other = kw.Hinge(0, 0.5, 1), kw.Hinge(1, 0.0, -1)
-    spline = kw.Spline((hinge, kw.Linear(1)), [1.0], [[2.0], [1.0]], ("a", "b", "c"))
     lattice = kw.LatticePWL(np.array([[0.0, 1, 0, 0], [1, 0, 1, 0]]), ((0, 1), (0,)))
     maxima = kw.MaxSum(np.array([[0.0, 1, 0, 0], [1, 0, 1, 0]]), ((0, 1),), np.array([[1.0]]), np.zeros((1, 4)))
     piece = kw.Piece(np.array([[1.0]]), np.array([1.0]), np.array([0.0, 1.0]))
     rest = kw.Piece(np.array([[-1.0]]), np.array([-1.0]), np.array([1.0, 0.0]))
     made = {
         "Hinge": (hinge,), "Linear": (kw.Linear(2),), "Min": (kw.Min((hinge, other), (1.0, 2.0)),),
-        "Product": (kw.Product((hinge, other)),), "Spline": (spline,), "LatticePWL": (lattice,), "MaxSum": (maxima,),
+        "Product": (kw.Product((hinge, other)),), "Spline": _splines(np.random.default_rng(0)),
+        "LatticePWL": (lattice,), "MaxSum": (maxima,),
         "Piece": (piece,), "Pieces": (kw.Pieces((piece, rest)),), "Limits": (kw.Limits([0.0] * 3, [1.0] * 3),),
         "Batches": (kw.Batches([(np.eye(4), np.arange(4.0))]),),
         "Scaling": (kw.Scaling([0.0] * 3, [1.0] * 3), kw.Scaling([0.0] * 3, [1.0] * 3, [-1.0] * 3, [1.0] * 3)),
@@ -106,8 +106,50 @@ def _instances() -> dict[str, tuple[Any, ...]]:
                         kw.explain(_fitted("SplineNetRegressor"), table(np.random.default_rng(2)))),
     }  # fmt: skip
     for name, cls in estimator_classes().items():
-        made[name] = (_fitted(name), _fitted(name, of_frame=True), cheap_estimator(cls))
+        made[name] = (_fitted(name), _fitted(name, of_frame=True), cheap_estimator(cls), *_fitted_otherwise(name))
     return made
+
+
+def _splines(rng: Rng) -> tuple[kw.Spline, ...]:
+    """Splines of every kind of term, with limits and without, of one output and several, with odd names."""
+    hinges = (kw.Hinge(0, 0.5, 1), kw.Hinge(1, -1e-300, -1))
+    pairs = (kw.Min(hinges, (1.0, 2.0)), kw.Product(hinges), kw.Linear(2), kw.Hinge(2, 1e300, -1))
+    odd_names = ("*/ int x; /*", '"""\n=1+1', "\x1b[31m")
+    return (
+        kw.Spline((kw.Hinge(0, 0.5, 1), kw.Linear(1)), [1.0], [[2.0], [1.0]], ("a", "b", "c")),
+        kw.Spline(pairs, [1.0, 2.0], rng.normal(size=(4, 2)), odd_names, kw.Limits([-1.0] * 3, [1.0, np.inf, 1.0])),
+        kw.Spline(hinges, [0.0], [[1e-300], [1e300]], odd_names, kw.Limits([-1.0] * 3, [1.0] * 3)),
+        kw.Spline((), [0.0], np.zeros((0, 1)), ("a", "b", "c"), kw.Limits([0.0] * 3, [0.0] * 3)),
+        _fitted("MarsRegressor", of_frame=True).spline_,
+    )
+
+
+@cache
+def _fitted_otherwise(name: str) -> tuple[Any, ...]:
+    """Estimators fitted with folds, other losses, monotone effects, interactions, members, or to a stream."""
+    rng = np.random.default_rng(2)
+    X = table(rng, 30)
+    y, F = np.abs(X[:, 0]) + X[:, 1], messy(rng, 30)
+    labels = y > 0.5
+    if name == "MarsRegressor":
+        return (
+            kw.MarsRegressor(cv=3, n_jobs=1).fit(X, y), kw.MarsRegressor(loss="poisson").fit(F, np.exp(y)),
+            kw.MarsRegressor(monotonic_cst=[0, 1, -1], n_jobs=1).fit(X, y), kw.MarsRegressor(max_degree=2).fit(X, y),
+            kw.MarsRegressor(cv=3, loss="quantile", quantile=0.9).fit(X, y), kw.MarsRegressor().partial_fit(X, y),
+            kw.MarsRegressor(n_jobs=1).partial_fit(F, np.stack([y, -y], axis=1)),
+        )  # fmt: skip
+    if name == "MarsClassifier":
+        return (
+            kw.MarsClassifier(cv=3, calibrate=True).fit(X, labels), kw.MarsClassifier(cv=3).fit(F, X[:, 0].round()),
+            kw.MarsClassifier(monotonic_cst=[0, 1, -1]).fit(X, labels),
+        )  # fmt: skip
+    if name == "SplineNetRegressor":
+        net = kw.SplineNetRegressor(n_members=1, hidden=(4,), epochs=1, loss="gamma", random_state=0)
+        return (net.fit(X, np.exp(y)),)
+    if name == "SplineNetClassifier":
+        net = kw.SplineNetClassifier(n_members=2, hidden=(4,), epochs=1, calibrate=True, random_state=0)
+        return (net.fit(F, labels),)
+    return ()
 
 
 def networks(rng: Rng) -> nn.Module:
@@ -140,7 +182,9 @@ def usual(name: str, rng: Rng, folder: Path) -> Any:
     X = table(rng)
     makers: dict[str, Callable[[], Any]] = {
         "X": lambda: [frame(rng), messy(rng), X, X, X, X, X, X][rng.integers(8)],
-        "y": lambda: [X[:, 0], X[:, 0] > 0, X[:, :2], np.where(X[:, 0] > 0, "p", "q")][rng.integers(4)],
+        "y": lambda: [X[:, 0], X[:, 0] > 0, X[:, :2], np.where(X[:, 0] > 0, "p", "q"), np.exp(X[:, 0])][
+            rng.integers(5)
+        ],
         "sample_weight": lambda: rng.random(12), "model": lambda: models(rng), "net": lambda: networks(rng),
         "module": lambda: networks(rng), "head": lambda: "2", "data": lambda: (torch.randn(12, 3), torch.randn(12)),
         "path": lambda: folder / f"out{rng.integers(4)}", "box": lambda: np.array([[-1.0, 1.0]] * 3),
@@ -166,7 +210,8 @@ def _of_class(name: str, method: str, pick: int) -> Callable[[Rng], tuple[Callab
     def make(rng: Rng) -> tuple[Callable[..., Any], Any]:
         made = _instances()[name]
         owner = copy.deepcopy(made[pick % len(made)])
-        return getattr(owner, method), owner
+        # Found when called: what a model does not offer is refused there.
+        return (lambda *positional, **named: getattr(owner, method)(*positional, **named)), owner
 
     return make
 
@@ -238,6 +283,7 @@ def _add_methods(name: str, cls: type, add: Callable[..., None]) -> None:
     for method in [*dir(cls), "__call__"]:
         member = inspect.getattr_static(cls, method, None)
         function = member.__func__ if isinstance(member, (classmethod, staticmethod)) else member
+        function = getattr(function, "fn", function)  # what scikit-learn's available_if wraps
         if method in FOREIGN or (method.startswith("_") and method != "__call__"):
             continue
         ours = getattr(function, "__module__", "").startswith("knotwork")
@@ -246,7 +292,8 @@ def _add_methods(name: str, cls: type, add: Callable[..., None]) -> None:
                 add(f"{name}.{method}", lambda: None, _property(name, method, pick))
         elif callable(function) and (ours or (issubclass(cls, BaseEstimator) and method != "__call__")):
             for pick in range(len(_instances()[name])):
-                add(f"{name}.{method}", getattr(cls, method), _of_class(name, method, pick), not ours)
+                call = function if hasattr(member, "fn") else getattr(cls, method)
+                add(f"{name}.{method}", call, _of_class(name, method, pick), not ours)
 
 
 def _property(name: str, attribute: str, pick: int) -> Callable[[Rng], tuple[Callable[..., Any], Any]]:

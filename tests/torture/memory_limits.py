@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.torture.limits import Clock
 from tests.torture.outcome import Outcome
 
 NAME = "memory_limits"
@@ -103,15 +104,22 @@ def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[st
 
 def _run(kind: str, arguments: list[str]) -> tuple[str, str | None]:
     setup, rest, check = SETUP, REST.replace("{work}", WORK[kind]), CHECK.replace("{kind}", kind)
-    try:
-        ended = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", setup + rest + check, *arguments],
-            capture_output=True, text=True, timeout=SECONDS,
-            env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "hung", f"took more than {SECONDS} s"
-    if ended.returncode == 0 and ended.stdout:
-        return ended.stdout.splitlines()[-1], None
-    lines = ended.stderr.strip().splitlines() or ["nothing on stderr"]
-    return "crashed", f"exit code {ended.returncode}: {lines[-1][:300]}"
+    process = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-c", setup + rest + check, *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"},
+    )  # fmt: skip
+    clock = Clock(process.pid)
+    while True:
+        try:
+            out, errors = process.communicate(timeout=1)
+            break
+        except subprocess.TimeoutExpired:
+            if clock.seconds() > SECONDS:
+                process.kill()
+                process.communicate()
+                return "hung", f"took more than {SECONDS} s"
+    if process.returncode == 0 and out:
+        return out.splitlines()[-1], None
+    lines = errors.strip().splitlines() or ["nothing on stderr"]
+    return "crashed", f"exit code {process.returncode}: {lines[-1][:300]}"

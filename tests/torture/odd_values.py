@@ -104,6 +104,7 @@ NUMBERS: list[Make] = [
         1e300,
         float("nan"), float("inf"), -float("inf"), 1j, Decimal("0.1"), Fraction(1, 3), np.float32(0.5), np.int8(-1),
         np.float64("nan"), np.bool_(True), np.array(3), np.array([3]), np.datetime64("2020-01-01"), date(2020, 1, 1),
+        np.complex64(1), np.timedelta64(1, "D"), np.float16(0.5), np.longdouble(0.5),
     )
 ]  # fmt: skip
 
@@ -173,7 +174,8 @@ FRAMES: list[Make] = [
     _frame(lambda rng: [1, "a"] * 6), _frame(lambda rng: [[1], [2]] * 6), _frame(lambda rng: [HUGE] * 12),
     _frame(lambda rng: [1j] * 12), _frame(lambda rng: [Decimal("1.5")] * 12), _frame(lambda rng: [None] * 12),
     _frame(lambda rng: [np.inf] * 12), _frame(lambda rng: [f"t{k}" for k in range(12)]),
-    _frame(lambda rng: [b"x"] * 12),
+    _frame(lambda rng: [b"x"] * 12), _frame(lambda rng: ["1_7", "2.5"] * 6), _frame(lambda rng: ["٣", "１.5"] * 6),
+    _frame(lambda rng: ["inf", "NAN", "Infinity", "-nan"] * 3),
     _frame(lambda rng: rng.normal(size=12), name=1), _frame(lambda rng: rng.normal(size=12), name=("a", 1)),
     _frame(lambda rng: rng.normal(size=12), name="\x1b[31m"), _frame(lambda rng: rng.normal(size=12), name=""),
     _frame(lambda rng: pd.arrays.SparseArray([0.0, 1.0] * 6)), _frame(lambda rng: pd.period_range("2020", periods=12)),
@@ -273,7 +275,14 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "dropout": (0.0, 0.5), "average": (True, False, 2), "standardise": (True, False),
     "loss": ("squared_error", "poisson", "gamma", "tweedie", "quantile", "absolute_error", "huber", nn.MSELoss()),
     "n_members": (1, 2, "auto"), "quantile": (0.1, 0.5), "power": (1.5, 2, 3), "batch_size": ("auto", 8),
-    "coverage": (0.5, 0.9),
+    "coverage": (0.5, 0.9), "calibrate": (True, False), "draws": (2, 5), "blocks": (2, 6), "points": (2, 5),
+    "monotonic_cst": ([1, 0, -1], [0, 0, 0], {"a": 1}, {"x0": -1}, [1, 0], (2, 0, 0), np.ones(3),
+                      [np.array([1, 2]), 0, 0]),
+    "knots": ({"x0": [0.0, 0.5]}, {"a": [0.0]}, [[0.0], None, []], [None] * 3, {"b": [0.0]}, {"x0": ["u"]},
+              [[np.nan]] * 3, {"x0": range(10**6)}),
+    "interacting": (["x0"], ["a"], [0, 1], [99], ["b"], [True], [[0]]),
+    "cells": (["A2", "B2", "C2"], {"a": "$B7", "b": "C7", "c": "D7"}, ["", "", ""], ["=1", "B2", "\n"]),
+    "output": (0, 1, -1), "name": ("predict", "double", "float", "main", "namespace", "x0", "_", "é", "a b"),
 }  # fmt: skip
 
 POOLS = {"number": NUMBERS, "object": OBJECTS, "array": ARRAYS, "tensor": TENSORS, "frame": FRAMES, "module": MODULES,

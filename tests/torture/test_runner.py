@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.torture import limits
 from tests.torture.__main__ import main, run_attack, table
 from tests.torture.attacks import find_attacks
 from tests.torture.block import run_block
@@ -98,3 +100,13 @@ def test_without_atheris_nothing_is_tried_and_that_is_said(tmp_path: Path, monke
     assert find_attacks()["fuzz_readers"].attack(0, 10, 0, tmp_path, print) == Outcome(
         0, {"atheris is not installed": 1}
     )
+
+
+def test_waiting_for_a_processor_is_no_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert limits.waited() >= 0
+    monkeypatch.setattr(limits, "waited", lambda process="self": time.monotonic())  # all the time is spent in line
+    with limits.limit(0.02):
+        time.sleep(0.1)
+    monkeypatch.setattr(limits, "waited", lambda process="self": 0.0)
+    with pytest.raises(limits.Timeout), limits.limit(0.02):
+        time.sleep(60)

@@ -10,6 +10,7 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.data.links import LINKS, link_named
 from knotwork.data.losses import SQUARED_ERROR
+from knotwork.explanation.usage import reached
 from knotwork.network.resolve import Resolved, resolve
 from knotwork.printable import printable
 
@@ -79,10 +80,13 @@ def describe(model: Any, target: str) -> dict[str, Any]:
     parts = resolve(model)
     spline = parts.spline
     assert spline is not None  # the command offers no random start
+    used = {f for term in spline.terms for f in term.features}
+    if parts.network is not None:
+        used = set(np.flatnonzero(reached(parts.network)).tolist())
     described: dict[str, Any] = {
         "kind": parts.kind,
         "features": list(spline.feature_names),
-        "encoding": [] if parts.encoder is None else list(parts.encoder.notes),
+        "encoding": [] if parts.encoder is None else list(parts.encoder.notes(used)),
         "formulas": {
             label: str(replace(spline, intercept=spline.intercept[[k]], coef=spline.coef[:, [k]], limits=None))
             for k, label in enumerate(_outputs(parts, target))

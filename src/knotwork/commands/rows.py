@@ -64,7 +64,7 @@ def choose_rows(
         notes.append(f"{before - kept.sum()} rows with missing values in {', '.join(map(repr, gaps))} were dropped")
     elif gaps:
         shown = ", ".join(f"{name!r} ({count} row{'s' * (count > 1)})" for name, count in gaps.items())
-        notes.append(f"missing values have an effect of their own: {shown}")
+        notes.append(f"missing values are kept, and may have an effect of their own: {shown}")
     rows = np.flatnonzero(kept)
     if len(rows) < 2:
         raise DataError(f"a fit needs at least 2 rows with a target, {table.path} has {len(rows)}; add rows")

@@ -15,8 +15,9 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
+from knotwork.arrays import read_array
 from knotwork.data.table import as_frame
-from knotwork.errors import DataError
+from knotwork.errors import DataError, KnotworkError, one_line
 from knotwork.parameters import shown
 
 # Bytes that a fit may take beside the interpreter, unless the caller says otherwise, and the minimum.
@@ -45,7 +46,12 @@ class Rows:
 
     def __len__(self) -> int:
         frame = as_frame(self.X)
-        return len(self.X) if frame is None else len(frame)
+        try:
+            return len(self.X) if frame is None else len(frame)
+        except TypeError:
+            raise DataError(
+                f"a part must be a table or an array with rows, number {self.number} is a {type(self.X).__name__}"
+            ) from None
 
 
 class Source(Protocol):
@@ -119,7 +125,7 @@ def is_arrow_dataset(X: Any) -> bool:
 
 def is_iterable_of_batches(X: Any) -> bool:
     """Whether X may yield batches: it can be iterated over, and is no array and no table."""
-    if isinstance(X, np.ndarray | str | bytes) or hasattr(X, "dtype") or hasattr(X, "columns"):
+    if isinstance(X, np.ndarray | str | bytes | bytearray | memoryview) or hasattr(X, "dtype") or hasattr(X, "columns"):
         return False
     if isinstance(X, list | tuple):
         first = X[0] if X else None
@@ -199,7 +205,7 @@ class IterableSource(LocalSource):
 
     def parts(self, columns: Sequence[str] | None, order: np.random.Generator | None = None) -> Iterator[Rows]:
         """Read the batches in the order in which they come."""
-        for number, batch in enumerate(self._data):
+        for number, batch in enumerate(_read(self._data)):
             if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
                 raise DataError(
                     f"batches must be (X, y) or (X, y, sample_weight), batch {number} is a {type(batch).__name__}; "
@@ -209,10 +215,29 @@ class IterableSource(LocalSource):
             yield Rows(X, y, weight[0] if weight else None, number)
 
 
+def _read(data: Iterable[Any]) -> Iterator[Any]:
+    """Yield batches; whatever somebody else's code raises meanwhile becomes a sentence, with its error as the cause."""
+    try:
+        yield from data
+    except KnotworkError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"batches must be readable several times, this {type(data).__name__} raised {type(error).__name__}: "
+            f"{one_line(error)}; mend it, or pass a list"
+        ) from error
+
+
 def _in_memory(values: Any) -> Any:
+    """Return lists and tensors as arrays; everything else as it came."""
     if isinstance(values, list | tuple):
         return np.asarray(values)
-    return values.detach().cpu().numpy() if hasattr(values, "detach") else values
+    if not hasattr(values, "detach"):
+        return values
+    try:
+        return read_array(values.float() if str(values.dtype) == "torch.bfloat16" else values, "a batch")
+    except AttributeError as error:
+        raise DataError(f"a batch must hold tables, arrays or tensors: {one_line(error)}") from None
 
 
 class ArraySource(LocalSource):
@@ -221,9 +246,15 @@ class ArraySource(LocalSource):
     def __init__(self, X: Any, y: Any, sample_weight: Any, memory_limit: int) -> None:
         if X.ndim != 2:
             raise DataError(f"X must have shape (N, d), got {X.shape}")
-        if y is None or isinstance(y, str) or len(y) != len(X):
-            got = "none" if y is None else repr(y) if isinstance(y, str) else f"{len(y)} values"
-            raise DataError(f"an array of {len(X)} rows needs a y of as many values, got {got}")
+        if X.shape[1] == 0:
+            raise DataError("a fit needs at least one column, got an array without any; add the features")
+        for name, values in (("y", y), ("sample_weight", sample_weight)):
+            if name == "sample_weight" and values is None:
+                continue
+            if not hasattr(values, "__len__") or isinstance(values, str) or len(values) != len(X):
+                sized = hasattr(values, "__len__") and not isinstance(values, str)
+                got = f"{len(values)} values" if sized else shown(values)
+                raise DataError(f"an array of {len(X)} rows needs a {name} of as many values, got {got}")
         self._X, self._y, self._weight = X, y, sample_weight
         self._step = batch_rows(memory_limit, X.shape[1])
 
@@ -261,12 +292,15 @@ class DatasetSource(LocalSource):
         if sample_weight is not None and not isinstance(sample_weight, str):
             raise DataError(f"sample_weight must be the name of a column of the file, got {shown(sample_weight)}")
         used = [*self._y, *([sample_weight] if sample_weight else [])]
+        twice = [name for name in used if used.count(name) > 1 or names.count(name) > 1]
+        if twice:
+            raise DataError(
+                f"y and sample_weight must be different columns of the file, each there once, {twice[0]!r} is not; "
+                f"name another, or rename it"
+            )
         missing = [name for name in used if name not in names]
         if missing:
             raise DataError(f"the file has no column {missing[0]!r}; its columns are {', '.join(names[:20])}")
-        twice = [name for name in used if used.count(name) > 1]
-        if twice:
-            raise DataError(f"a column is one response, or the weights, got {twice[0]!r} twice; name it once")
         self._dataset, self._flat, self._weight = dataset, isinstance(y, str), sample_weight
         self._features = [name for name in names if name not in used]
         if not self._features:
@@ -298,7 +332,7 @@ def _readable(tables: Iterator[Any]) -> Iterator[Any]:
 
     try:
         yield from tables
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, KeyError) as error:
         raise DataError(
             f"all files of a source must be Parquet with columns of the same types: "
             f"{' '.join(str(error).split())[:200]}; convert or remove the other files"

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from knotwork.data.batches import Report, Rows, no_rows
-from knotwork.errors import DataError
+from knotwork.errors import DataError, KnotworkError, one_line
 from knotwork.parameters import shown
 
 T = TypeVar("T")
@@ -56,7 +56,14 @@ class DaskSource:
         while len(found) > 1:
             pairs = [found[k : k + 2] for k in range(0, len(found), 2)]
             found = [join(plus, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-        total: T | None = found[0].compute()
+        try:
+            total: T | None = found[0].compute()
+        except KnotworkError:
+            raise
+        except Exception as error:  # of the tasks that make the partitions, or of the scheduler
+            raise DataError(
+                f"the partitions must be computable, one raised {type(error).__name__}: {one_line(error)}; mend it"
+            ) from error
         if total is None:
             raise no_rows()
         return total

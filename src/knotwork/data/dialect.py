@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
+from knotwork.arrays import as_float
 from knotwork.data.names import require_distinct
 from knotwork.data.stream import MAX_LINE, open_text
 from knotwork.errors import DataError
@@ -137,8 +138,4 @@ def is_number(text: str, decimal: str = ".") -> bool:
     >>> is_number("-1.5e3"), is_number("1,5", decimal=","), is_number("1,5"), is_number("1_000")
     (True, True, False, False)
     """
-    try:
-        float(text.replace(",", ".") if decimal == "," else text)
-    except ValueError:
-        return False
-    return "_" not in text
+    return as_float(text.replace(",", ".") if decimal == "," else text) is not None

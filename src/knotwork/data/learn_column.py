@@ -8,7 +8,7 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.arrays import Floats
+from knotwork.arrays import Floats, as_float
 from knotwork.data.columns.instants import Moments, moments, parsed_dates, zoned_dates
 from knotwork.data.columns.levels import Levels
 from knotwork.data.columns.number import Number, write_numbers
@@ -188,10 +188,10 @@ def _read_texts(
 
 def _as_numbers(levels: list[Any]) -> Floats | None:
     """Return texts as numbers if all are; few whole ones are categories that somebody has numbered."""
-    try:
-        numbers = np.asarray(levels, dtype=np.float64)
-    except (TypeError, ValueError):
+    found = [as_float(level) for level in levels]
+    if None in found:
         return None
+    numbers = np.array(found, dtype=np.float64)
     if not numbers.size or not np.isfinite(numbers).all() or any(LEADING_ZERO.match(level) for level in levels):
         return None
     return None if len(levels) <= MAX_LEVELS and (numbers == np.floor(numbers)).all() else numbers

@@ -14,6 +14,7 @@ from scipy.special import xlogy
 from knotwork.arrays import Floats
 from knotwork.data.links import inverse_link
 from knotwork.errors import DataError, ParameterError
+from knotwork.parameters import is_number, shown
 
 LOSSES = ("squared_error", "absolute_error", "huber", "quantile", "poisson", "gamma", "tweedie")
 # The power of the variance of a Tweedie model if none is given: between counts, 1, and positive amounts, 2.
@@ -183,11 +184,11 @@ def response_loss(name: str, quantile: float | None = None, power: float | None 
         case "quantile":
             if quantile is None:
                 raise ParameterError("loss='quantile' needs the quantile to predict; pass quantile=0.9, say")
-            if not 0 < quantile < 1:
-                raise ParameterError(f"quantile must be greater than 0 and less than 1, got {quantile!r}")
+            if not is_number(quantile) or not 0 < quantile < 1:
+                raise ParameterError(f"quantile must be greater than 0 and less than 1, got {shown(quantile)}")
             return ResponseLoss(name, quantile=float(quantile))
         case "tweedie":
-            if power is not None and not 1 <= power < np.inf:
+            if power is not None and not (is_number(power) and 1 <= power < np.inf):
                 raise ParameterError(
                     f"power must be at least 1 (poisson; 2 is gamma), got {power!r}; for a power of 0 choose "
                     f"loss='squared_error'"

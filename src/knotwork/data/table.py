@@ -8,7 +8,7 @@ Frames of any library come in through narwhals; arrays are already checked by sc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from narwhals.exceptions import NarwhalsError
 
 from knotwork.arrays import Floats, read_numbers
 from knotwork.data.columns.kinds import Categories, Column
-from knotwork.data.columns.number import Number
+from knotwork.data.columns.number import Number, gap_name
 from knotwork.data.columns.part import Part
 from knotwork.data.columns.series import SHOWN, floats, listing
 from knotwork.data.columns.skipped import Skipped
@@ -50,10 +50,20 @@ class TableEncoder:
         """What people move and read, in the order of the matrix."""
         return tuple(part for column in self.columns for part in column.parts)
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """How to read the features that are not the columns as they came, a sentence a column."""
-        return tuple(column.note for column in self.columns if column.note is not None)
+    def notes(self, used: Container[int]) -> tuple[str, ...]:
+        """How to read the features that are not the columns as they came, a sentence a column.
+
+        used : the features that the model reads; only then do gaps have an effect of their own
+        """
+        found, position = [], 0
+        for column in self.columns:
+            names = column.feature_names
+            if column.note is not None:
+                gap = getattr(column, "indicator", False) and position + names.index(gap_name(column.name))
+                own = ", with an effect of their own" if gap and gap in used else ""
+                found.append(column.note + own)
+            position += len(names)
+        return tuple(found)
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -175,6 +185,7 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     """Wrap a pandas, polars, pyarrow … table; None for everything else."""
     if isinstance(X, np.ndarray):
         return None
+    X = _dense(X)
     try:
         frame = nw.from_native(X, eager_only=True, pass_through=True)
     except NarwhalsError as error:
@@ -184,6 +195,21 @@ def as_frame(X: Any) -> nw.DataFrame[Any] | None:
     if isinstance(nw.from_native(frame, pass_through=True), nw.LazyFrame):
         raise DataError(f"a table must be in memory, got a {type(X).__name__}; pass what its collect() returns")
     return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def _dense(X: Any) -> Any:
+    """Return pandas' sparse columns as what they hold, which narwhals does not know; everything else as it came."""
+    if not type(X).__module__.startswith("pandas") or getattr(X, "ndim", 0) != 2:
+        return X
+    import pandas as pd
+
+    sparse = {k: dtype.subtype for k, dtype in enumerate(X.dtypes) if isinstance(dtype, pd.SparseDtype)}
+    if not sparse:
+        return X
+    dense = X.copy(deep=False)
+    for k, dtype in sparse.items():  # by place: names may be equal, which is refused elsewhere
+        dense.isetitem(k, X.iloc[:, k].astype(dtype))
+    return dense
 
 
 def unmasked(X: Any) -> Any:

@@ -15,7 +15,7 @@ from sklearn.utils import column_or_1d, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_array, check_is_fitted, validate_data
 
-from knotwork.arrays import Floats, read_numbers
+from knotwork.arrays import Floats, read_numbers, require_number_texts
 from knotwork.data.learn import learn_table
 from knotwork.data.table import TableEncoder, as_frame, require_finite, unmasked
 from knotwork.data.target_encoding import Response
@@ -70,6 +70,7 @@ def check_training_table(estimator: BaseEstimator, X: Any) -> tuple[Any, int]:
     elif frame is None:
         try:
             with refusing("X"):
+                require_number_texts(X)
                 X = validate_data(
                     estimator, X, dtype=[np.float64, np.float32], ensure_all_finite=False, ensure_min_samples=2
                 )
@@ -96,6 +97,7 @@ def read_table(estimator: BaseEstimator, X: Any) -> Floats:
     frame = as_frame(X)
     with refusing("X"):
         if frame is None:
+            require_number_texts(X)
             X = validate_data(estimator, X, dtype=np.float64, ensure_all_finite=False, reset=False)
         else:
             validate_data(estimator, X, skip_check_array=True, reset=False)
@@ -112,6 +114,7 @@ def read_response(y: Any, rows: int) -> Floats:
             with refusing("y"):
                 if getattr(getattr(y, "dtype", None), "kind", "f") in "Mm":  # scikit-learn takes them for nanoseconds
                     raise DataError(f"the target of a regression must be numeric, got {y.dtype}; convert it first")
+                require_number_texts(y)
                 y = check_array(
                     y, ensure_2d=False, allow_nd=True, dtype=np.float64, ensure_all_finite=False, input_name="y"
                 )

@@ -36,6 +36,7 @@ from knotwork.estimators.inputs import (
     read_weights,
     refusing,
 )
+from knotwork.parameters import is_same, shown
 from knotwork.progress import reading_progress
 from knotwork.spline.likelihood import ClassFit, default_terms, indicators
 from knotwork.spline.part_logits import fit_part_logits
@@ -81,10 +82,10 @@ def require_parts(model: Any) -> None:
         "loss": "squared errors from sums of parts",
     }
     for name, value in usual.items():
-        if getattr(model, name, value) != value:
+        if not is_same(getattr(model, name, value), value):
             raise DataError(
-                f"rows that are not in memory are fitted with {why[name]}, got {name}={getattr(model, name)!r}; leave "
-                f"it out, or fit a table in memory"
+                f"rows that are not in memory are fitted with {why[name]}, got {name}={shown(getattr(model, name))}; "
+                f"leave it out, or fit a table in memory"
             )
     if model.backend == "torch":
         raise DataError("rows that are not in memory are summed on the CPU, got backend='torch'; choose backend='cpu'")

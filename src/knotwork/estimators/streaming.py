@@ -21,6 +21,7 @@ from knotwork.estimators.folds import ATTRIBUTES
 from knotwork.estimators.inputs import check_training_table, read_response, read_table, read_weights
 from knotwork.estimators.mars_base import MarsBase
 from knotwork.estimators.tensors import on_gpu
+from knotwork.parameters import is_same, shown
 from knotwork.spline.fit import FitOptions
 from knotwork.spline.response import ResponseFit
 from knotwork.spline.result import SplineFit
@@ -33,9 +34,10 @@ def _streams(model: Any) -> bool:
     """Say whether a model can be fitted to a stream; raise the reason if not, as scikit-learn asks for it."""
     usual = {"max_degree": 1, "compat": None, "cv": None, "scale_responses": False, "loss": "squared_error"}
     for name, value in usual.items():
-        if getattr(model, name) != value:
+        own = getattr(model, name)
+        if not is_same(own, value):
             raise AttributeError(
-                f"partial_fit and forget fit additive models from sums alone, got {name}={getattr(model, name)!r}; "
+                f"partial_fit and forget fit additive models from sums alone, got {name}={shown(own)}; "
                 f"leave it out, or call fit(X, y)"
             )
     if model.backend == "torch":
@@ -103,6 +105,7 @@ class StreamingMars(MarsBase):
         return self
 
     @available_if(_streams)
+    @checks_parameters
     def forget(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to the rows of the batches so far without some of them, which must have been among them.
 

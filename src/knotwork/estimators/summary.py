@@ -109,14 +109,14 @@ def _text(
             f"+{cost:.4g}",
         )
     selection = search.selection
-    used = len({f for t in spline.terms for f in t.features})
+    used = {f for t in spline.terms for f in t.features}
     out = io.StringIO()
     # No markup: a feature may well be called "[red]".
     console = Console(file=out, width=120, markup=False, highlight=False, emoji=False)
     console.print(table)
     console.print(
         f"\n{len(spline.terms) + 1} of {len(selection.forward_terms) + 1} terms kept (with the intercept), "
-        f"{used} of {len(spline.feature_names)} features used"
+        f"{len(used)} of {len(spline.feature_names)} features used"
     )
     for line in quality:
         console.print(line)
@@ -132,6 +132,6 @@ def _text(
         by = "the mean loss of held-out rows" if selection.held_out_by_degree else "GCV"
         console.print(f"Degree {chosen_degree(scores)} was chosen by {by}: {tried}; a higher degree must gain 1 %.")
     console.print(f"The forward pass stopped because {selection.stopped}.")
-    for note in encoder.notes:
+    for note in encoder.notes(used):
         console.print(printable(note), soft_wrap=True)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())

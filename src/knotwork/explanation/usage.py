@@ -7,12 +7,16 @@ column and whose output nobody reads does not count. What a model does not use h
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.explanation.subject import Subject, parts_of, sources
+
+if TYPE_CHECKING:  # a spline is explained without torch
+    from knotwork.network.chain import Chain
 
 # Rounding of a sum, as a share of the largest of its values.
 ROUNDING = 1e-12
@@ -42,12 +46,17 @@ def usage(subject: Subject) -> Usage:
             if np.any(coef != 0):
                 spline[list(parts_of(term, subject.parts))] = True
     if subject.network is not None:
-        reached = np.ones(subject.network.outputs, dtype=bool)
-        for layer in reversed(subject.network.layers):
-            reached = (layer.weight.numpy()[reached] != 0).any(axis=0)
         network = np.zeros(len(subject.parts), dtype=bool)
-        np.logical_or.at(network, list(sources(subject.parts)), reached)
+        np.logical_or.at(network, list(sources(subject.parts)), reached(subject.network))
     return Usage(spline, network)
+
+
+def reached(network: Chain) -> NDArray[np.bool_]:
+    """Return which features a network reads, (features,): those with a path of weights to an output."""
+    found = np.ones(network.outputs, dtype=bool)
+    for layer in reversed(network.layers):
+        found = (layer.weight.numpy()[found] != 0).any(axis=0)
+    return found
 
 
 def without_rounding(values: Floats, size: float) -> Floats:

@@ -67,7 +67,6 @@ class Nodes:
 
     def inverse_of_link(self, x: str, link: str) -> str:
         """Return y, given link(y)."""
-        one = self.tensor(1.0)
         match link:
             case "log":  # positive and finite for any number
                 lowest, highest = (self.tensor(end) for end in exp_range(self.dtype))
@@ -76,9 +75,9 @@ class Nodes:
             case "exp":
                 return self.node("Log", x)
             case "log1p":
-                return self.node("Sub", self.node("Exp", x), one)
+                return self.node("Sub", self.node("Exp", x), self.tensor(1.0))
             case "expm1":
-                return self.node("Log", self.node("Add", x, one))
+                return self.node("Log", self.node("Add", x, self.tensor(1.0)))
             case "sqrt":
                 return self.node("Mul", x, x)
             case "square":

@@ -10,13 +10,13 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from knotwork.arrays import Floats, read_numbers
+from knotwork.arrays import Floats, read_array, read_numbers
 from knotwork.data.coordinates import Coordinates, mean_and_std
 from knotwork.data.learn import learn_table
 from knotwork.data.limits import Limits, learn_limits
 from knotwork.data.table import as_frame
 from knotwork.data.target_encoding import Response
-from knotwork.errors import NetworkError
+from knotwork.errors import NetworkError, one_line
 from knotwork.parameters import shown
 
 # Features of size one that a unit may read. More of them are made smaller together: an optimiser moves the weights of
@@ -200,11 +200,18 @@ def input_scaling(c: Coordinates) -> Coordinates:
 
 def _response(y: Any) -> Response:
     """Read what columns of many categories are encoded by."""
-    values = np.asarray(y.detach().cpu() if isinstance(y, Tensor) else y)
+    half = isinstance(y, Tensor) and y.dtype == torch.bfloat16  # which numpy does not have
+    values = read_array(y.float() if half else y, "y", NetworkError)
+    if values.ndim not in (1, 2) or values.size == 0:
+        raise NetworkError(f"y must have shape (N,) or (N, outputs) with at least one row, got {values.shape}")
     if values.dtype.kind in "iuf":
-        numbers = values.astype(np.float64)
-        return Response(numbers.reshape(len(numbers), -1))
-    classes, codes = np.unique(values.astype(str), return_inverse=True)
+        return Response(values.astype(np.float64).reshape(len(values), -1))
+    if values.ndim == 2:
+        raise NetworkError(f"labels must have shape (N,), got {values.shape}; pass one column")
+    try:
+        classes, codes = np.unique(values.astype(str), return_inverse=True)
+    except Exception as problem:  # objects of any kind
+        raise NetworkError(f"y must hold numbers or labels: {one_line(problem)}") from None
     return Response(codes, tuple(classes.tolist()))
 
 

@@ -78,7 +78,8 @@ def matches(value: Any, hint: Any) -> bool:
         kind = arguments[0] if origin is not np.ndarray else get_args(arguments[1])[0]
         return isinstance(value, np.ndarray) and np.issubdtype(value.dtype, _family(kind))
     if hint is float:
-        return isinstance(value, (float, int)) and not isinstance(value, bool)
+        # Whole numbers that numpy does not have are objects to it.
+        return isinstance(value, float) or (type(value) is int and -(2**63) <= value < 2**63)
     if hint is int:
         return isinstance(value, int) and not isinstance(value, bool)
     return isinstance(value, hint)

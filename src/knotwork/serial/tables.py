@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from itertools import islice
 from typing import Any
 
 from knotwork.errors import DataError
 
 DOCUMENT = "model.json"
+# Names that a refusal lists.
+MAX_NAMED = 12
 
 # What can be saved, and the modules that define it.
 KINDS = {
@@ -159,8 +162,9 @@ def class_in(table: Mapping[str, str], name: str) -> Any:
 def require_known(table: Mapping[str, object], name: object) -> None:
     """Refuse a name that is not in a table."""
     if not isinstance(name, str) or name not in table:
+        known = ", ".join([*islice(table, MAX_NAMED), *(["…"] if len(table) > MAX_NAMED else [])])
         raise DataError(
-            f"{DOCUMENT} may name one of {', '.join(table)} here, got {shown(repr(name))}; load it with the version "
+            f"{DOCUMENT} may name one of {known} here, got {shown(repr(name))}; load it with the version "
             f"of knotwork that wrote it, or save the model again"
         )
 

@@ -22,15 +22,19 @@ if TYPE_CHECKING:
 MAX_FORMULA = 8192
 # Words that a function of C or C++ cannot have for a name, and those that the source uses itself.
 _C_WORDS = re.compile(
-    "auto|break|case|char|class|const|continue|default|delete|do|double|else|enum|extern|false|float|for|goto|hinge|hold|"
-    "if|inline|int|least|long|main|new|register|restrict|return|short|signed|sizeof|static|struct|switch|template|this|"
-    "true|typedef|union|unsigned|void|volatile|while|bool"
+    "alignas|alignof|and|and_eq|asm|auto|bitand|bitor|bool|break|case|catch|char|char16_t|char32_t|char8_t|class|co_await|"
+    "co_return|co_yield|compl|concept|const|const_cast|consteval|constexpr|constinit|continue|decltype|default|delete|do|"
+    "double|dynamic_cast|else|enum|explicit|export|extern|false|float|for|friend|goto|hinge|hold|if|inline|int|least|long|"
+    "main|mutable|namespace|new|noexcept|not|not_eq|nullptr|operator|or|or_eq|private|protected|public|register|"
+    "reinterpret_cast|requires|restrict|return|short|signed|sizeof|static|static_assert|static_cast|struct|switch|template|"
+    "this|thread_local|throw|true|try|typedef|typeid|typename|typeof|typeof_unqual|union|unsigned|using|virtual|void|"
+    "volatile|wchar_t|while|xor|xor_eq"
 )
 
 
 def python_source(spline: Spline, name: str = "predict") -> str:
     """Return a function of one row in Python."""
-    _require_name(name, isinstance(name, str) and keyword.iskeyword(name))
+    _require_name(name, isinstance(name, str) and (keyword.iskeyword(name) or name == "float"))
     used = _used(spline)
     lines = [
         f"def {name}(x):",

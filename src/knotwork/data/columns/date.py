@@ -77,7 +77,7 @@ class Date:
     @property
     def note(self) -> str:
         """How to read it."""
-        gaps = f"; missing ones count as {self.parts[0].text(self.fill)}" if self.fill and self.indicator else ""
+        gaps = f"; missing ones count as {self.parts[0].text(self.fill or 0.0)}" if self.indicator else ""
         return f"{self.name}: days since {moment_text(self.origin, self.zone, self.daily)}{gaps}"
 
     def write(self, values: Any, out: Floats) -> Surprise:

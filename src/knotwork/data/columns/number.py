@@ -46,7 +46,7 @@ class Number:
         """What becomes of gaps."""
         if not self.indicator or self.fill is None:
             return None
-        return f"{self.name}: missing values count as {self.fill:.6g}, with an effect of their own"
+        return f"{self.name}: missing values count as {self.fill:.6g}"
 
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the features of a series or an array into their place, (N, 1) or (N, 2)."""

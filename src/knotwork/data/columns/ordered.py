@@ -58,7 +58,8 @@ class Ordered:
     def note(self) -> str:
         """How to read it."""
         last = len(self.categories) - 1
-        return f"{self.name}: from 0 ({self.categories[0]}) to {last} ({self.categories[-1]})"
+        gaps = f"; missing ones count as {self.parts[0].text(self.fill or 0.0)}" if self.indicator else ""
+        return f"{self.name}: from 0 ({self.categories[0]}) to {last} ({self.categories[-1]}){gaps}"
 
     def write(self, values: Any, out: Floats) -> Surprise:
         """Write the numbers of a series or an array into their place, (N, 1) or (N, 2)."""

@@ -12,8 +12,8 @@ import narwhals as nw
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.arrays import Floats
-from knotwork.data.columns.wording import as_float, is_gap_word
+from knotwork.arrays import Floats, as_float
+from knotwork.data.columns.wording import is_gap_word
 from knotwork.errors import DataError, MissingWarning, warn
 
 # How many offending values or rows a message lists.
@@ -52,11 +52,10 @@ def _of_objects(values: NDArray[Any], name: str) -> Floats:
     import pandas as pd
 
     gaps = pd.isna(values)
-    numbers = np.full(len(values), np.nan)
-    try:
-        numbers[~gaps] = np.asarray(values[~gaps], dtype=np.float64)
-    except ValueError:
+    if any(isinstance(value, str) for value in values):
         return _of_texts(values, name)
+    numbers = np.full(len(values), np.nan)
+    numbers[~gaps] = np.asarray(values[~gaps], dtype=np.float64)
     return numbers
 
 

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from knotwork.arrays import as_float
+
 # Texts that stand for no value.
 GAP_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "<NA>", "null", "NULL")
 
@@ -29,14 +31,6 @@ def is_gap_word(value: Any) -> bool:
     [True, True, False, False]
     """
     return isinstance(value, str) and value.strip() in GAP_WORDS
-
-
-def as_float(text: Any) -> float | None:
-    """Return a text as a number, None if it is none."""
-    try:
-        return float(text)
-    except (TypeError, ValueError):
-        return None
 
 
 def meant_otherwise(levels: Sequence[Any]) -> str | None:
