@@ -22,7 +22,7 @@ lint: $(READY)
 
 # The site, in site/; needs no network once the tools are there.
 docs: .venv/.docs-ready
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/zensical build --strict --clean
 
 .venv/.docs-ready: $(READY)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[docs]"

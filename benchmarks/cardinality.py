@@ -2,6 +2,8 @@
 
     python benchmarks/cardinality.py size                        # MarsRegressor, 25 000 to 200 000 rows; a minute
     python benchmarks/cardinality.py leak --out leak.jsonl       # four estimators, 20 seeds; it goes on from there
+    python benchmarks/cardinality.py leak --estimators SplineNetRegressor --device cuda --jobs 12 --out net.jsonl
+    python benchmarks/cardinality.py leak --show --out leak.jsonl --more net.jsonl
 
 ``size`` fits 20 columns, five of them text with half as many levels as rows (100 000 at 200 000 rows), and shows the
 median time of three fits and the peak memory above what the process held before, table included. Each size has a
@@ -10,8 +12,7 @@ process of its own, after a small fit of the same kind, so that kernels are comp
 ``leak`` fits 5000 rows whose response does not depend on a text column of 1000 levels, with and without that column:
 Friedman's first function of ten uniform features, plus noise of std 1, or two classes by whether a logistic variable
 lies below the same function. The error on 5000 test rows (RMSE, log-loss) with the column over that without is 1 when
-nothing leaks; an encoder that shows training rows their own response lies far above. SplineNet has 40 epochs instead
-of 100, for time.
+nothing leaks; an encoder that shows training rows their own response lies far above.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ import subprocess
 import sys
 import time
 import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -35,16 +34,16 @@ import numpy as np
 import pandas as pd
 import torch
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 from sklearn.metrics import log_loss, root_mean_squared_error
 
 import knotwork as kw
+import pieces
 from memory import kilobytes
 
 SIZES = (25_000, 50_000, 100_000, 200_000)
 COLUMNS, TEXTS = 20, 5
-ROWS, LEVELS, FEATURES, EPOCHS = 5000, 1000, 10, 40
+ROWS, LEVELS, FEATURES = 5000, 1000, 10
 ESTIMATORS = ("MarsRegressor", "MarsClassifier", "SplineNetRegressor", "SplineNetClassifier")
 
 
@@ -100,12 +99,12 @@ def leak_table(estimator: str, seed: int) -> tuple[pd.DataFrame, np.ndarray]:
     return X, y
 
 
-def leak(estimator: str, seed: int, column: bool) -> dict[str, Any]:
+def leak(estimator: str, seed: int, column: bool, device: str | None) -> dict[str, Any]:
     torch.set_num_threads(1)
     X, y = leak_table(estimator, seed)
     if not column:
         X = X.drop(columns="text")
-    options: dict[str, Any] = {"epochs": EPOCHS, "random_state": seed} if "Net" in estimator else {}
+    options: dict[str, Any] = {"random_state": seed, "device": device} if "Net" in estimator else {}
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         model = getattr(kw, estimator)(n_jobs=1, **options).fit(X[:ROWS], y[:ROWS])
@@ -118,26 +117,25 @@ def leak(estimator: str, seed: int, column: bool) -> dict[str, Any]:
             "warnings": sorted({str(w.message)[:300] for w in said})}  # fmt: skip
 
 
-def leaks(estimators: list[str], seeds: int, jobs: int, out: Path | None, console: Console) -> None:
-    asked = [(e, seed, column) for e in estimators for seed in range(seeds) for column in (True, False)]
-    lines = out.read_text().splitlines() if out and out.exists() else []
-    results = {(r["estimator"], r["seed"], r["column"]): r["error"] for r in map(json.loads, lines)}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(leak, *task) for task in asked if task not in results]
-        for future in track(as_completed(futures), total=len(futures), console=console, description="fitting"):
-            r = future.result()
-            results[r["estimator"], r["seed"], r["column"]] = r["error"]
-            if out:
-                with out.open("a") as file:
-                    file.write(json.dumps(r) + "\n")
+def leaks(chosen: argparse.Namespace, console: Console) -> None:
+    asked = [(e, seed, column) for e in chosen.estimators for seed in chosen.seeds for column in (True, False)]
+    records = pieces.read([*chosen.more, chosen.out])
+    if not chosen.show:
+        done = {(r["estimator"], r["seed"], r["column"]) for r in records}
+        todo = [(*task, chosen.device) for task in asked if task not in done]
+        records += pieces.run(leak, todo, chosen.jobs, chosen.out, console)
+    results = {(r["estimator"], r["seed"], r["column"]): r["error"] for r in records}
     table = Table(title=f"Test error with a text column of {LEVELS} levels that says nothing, and without, {ROWS} rows")
     for head in ("estimator", "seeds", "with", "without", "with / without", "worst seed"):
         table.add_column(head, justify="left" if head == "estimator" else "right")
-    for e in estimators:
-        pairs = np.array([[results[e, seed, True], results[e, seed, False]] for seed in range(seeds)])
+    for e in chosen.estimators:
+        both = [seed for seed in chosen.seeds if (e, seed, True) in results and (e, seed, False) in results]
+        if not both:
+            continue
+        pairs = np.array([[results[e, seed, True], results[e, seed, False]] for seed in both])
         mean, worst = pairs.mean(axis=0), (pairs[:, 0] / pairs[:, 1]).max()
         table.add_row(
-            e, f"{seeds}", f"{mean[0]:.4f}", f"{mean[1]:.4f}", f"{mean[0] / mean[1]:.4f}", f"{worst:.4f}"
+            e, f"{len(both)}", f"{mean[0]:.4f}", f"{mean[1]:.4f}", f"{mean[0] / mean[1]:.4f}", f"{worst:.4f}"
         )  # fmt: skip
     console.print(table)
 
@@ -147,9 +145,12 @@ def main() -> None:
     parser.add_argument("part", choices=("size", "leak", "one"), help="one: time and memory of one size, as JSON")
     parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES), help="rows")
     parser.add_argument("--estimators", nargs="+", choices=ESTIMATORS, default=list(ESTIMATORS))
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", nargs="+", type=int, default=list(range(20)))
+    parser.add_argument("--device", default=None, help="where SplineNet trains; by default its own choice")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--out", type=Path, default=None, help="a line of JSON a run; it goes on from there")
+    parser.add_argument("--more", nargs="*", type=Path, default=[], help="files of other machines, to show as well")
+    parser.add_argument("--show", action="store_true", help="leak: run nothing, show what the files have")
     chosen = parser.parse_args()
     console = Console(width=120)
     if chosen.part == "one":
@@ -157,7 +158,7 @@ def main() -> None:
     elif chosen.part == "size":
         size(chosen.sizes, console)
     else:
-        leaks(chosen.estimators, chosen.seeds, chosen.jobs, chosen.out, console)
+        leaks(chosen, console)
 
 
 if __name__ == "__main__":

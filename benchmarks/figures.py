@@ -172,7 +172,9 @@ def write() -> None:
         for name, start, found in list(tables("\n".join(lines)))[::-1]:
             if name:
                 head, *rows = (f"| {' | '.join(row)} |" for row in stored(name))
-                lines[start : start + len(found)] = [head, found[1], *rows]
+                wide = len(stored(name)[0])
+                line = found[1] if len(cells(found[1])) == wide else "|---" * wide + "|"
+                lines[start : start + len(found)] = [head, line, *rows]
         text = "\n".join(lines) + "\n"
         rows_of_page = sources(page)
         for row in rows_of_page:

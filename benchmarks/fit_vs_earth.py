@@ -2,6 +2,7 @@
 
     python benchmarks/fit_vs_earth.py                    # everything, a few minutes (most of it earth)
     python benchmarks/fit_vs_earth.py --without-earth    # how time and memory grow, no R needed
+    python benchmarks/fit_vs_earth.py --threads          # what a second thread gains, and what ten folds cost
 
 R with earth and jsonlite comes from Debian's r-cran-earth and r-cran-jsonlite. Both programs get the same term limit.
 earth counts two terms a step even when it adds one, so it takes fewer steps; RSS is compared at its number of steps.
@@ -126,6 +127,31 @@ def growth() -> None:
     console.print(table)
 
 
+def threads() -> None:
+    print("Minimum and median of fits that take turns, milliseconds: 1 thread, 2 threads")
+    many: dict[str, Any] = {"max_terms": 61, "threshold": 0.0}
+    for name, (X, y), options, repeats, folds in [
+        ("abalone", abalone(), {}, 60, (None,)),
+        ("50000x10", additive(50_000, 10), many, 15, (None,)),
+        ("50000x50", additive(50_000, 50), many, 5, (None,)),
+        ("500000x10", additive(500_000, 10), many, 5, (None, 10)),
+    ]:
+        models = {
+            (cv, jobs): kw.MarsRegressor(extrapolate="linear", n_jobs=jobs, cv=cv, **options)
+            for cv in folds
+            for jobs in (1, 2)
+        }
+        times: dict[Any, list[float]] = {key: [] for key in models}
+        for _ in range(repeats + 1):  # the first of each compiles
+            for key, model in models.items():
+                times[key] += seconds_of(lambda m=model, X=X, y=y: m.fit(X, y), 1)
+        for cv in folds:
+            found = [np.array(times[cv, jobs][1:]) * 1e3 for jobs in (1, 2)]
+            print(
+                name, "one fit" if cv is None else f"{cv} folds", *(f"{f.min():.2f} {np.median(f):.2f}" for f in found)
+            )
+
+
 MEMORY_CHILD = """
 import sys, numpy as np, knotwork as kw
 def status(key):
@@ -156,7 +182,12 @@ def memory() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--without-earth", action="store_true")
-    if not parser.parse_args().without_earth:
-        against_earth()
-    growth()
-    memory()
+    parser.add_argument("--threads", action="store_true")
+    args = parser.parse_args()
+    if args.threads:
+        threads()
+    else:
+        if not args.without_earth:
+            against_earth()
+        growth()
+        memory()

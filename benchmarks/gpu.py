@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py                     # needs a CUDA device with 60 GB; under 8 minutes beside 16 cores
     python benchmarks/gpu.py --rows 1e6 1e7 --wide 1e6
+    python -m benchmarks.figures keep gpu -- python benchmarks/gpu.py     # the table of the docs
 
 Splines: float32 columns on the device in, coefficients out, 61 terms, the minimum of three fits after a first one: 100
 million × 10 on the GPU, 10 million × 50 on both.
@@ -14,11 +15,11 @@ from __future__ import annotations
 import argparse
 import gc
 import time
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
 import knotwork as kw
 from knotwork.compute.workers import thread_count
@@ -48,21 +49,22 @@ def seconds(X: object, y: object, repeats: int) -> tuple[float, float]:
     return min(times[1:]), model.rss_
 
 
-def splines(sizes: list[tuple[int, int]], cpu_values: int) -> Table:
-    table = Table("rows × features", "GPU s", "CPU s", "CPU / GPU", "RSS, GPU / CPU", title="MarsRegressor, 61 terms")
+def splines(sizes: list[tuple[int, int]], cpu_values: int) -> list[list[str]]:
+    """Return a line for each size: GPU, CPU, CPU / GPU, and whether both end at the same RSS."""
+    lines = []
     for rows, features in sizes:
         X, y = data(rows, features)
         gpu, rss = seconds(X, y, 3)
-        cells = [f"{rows:,} × {features}", f"{gpu:.3f}", "", "", ""]
+        line = [f"{rows / 1e6:g} million × {features}", f"{gpu:.2f} s", "", "", ""]
         if rows * features <= cpu_values:
             X, y = X.cpu().numpy(), y.cpu().numpy()
             cpu, cpu_rss = seconds(X, y, 1)
-            cells[2:] = f"{cpu:.2f}", f"{cpu / gpu:.1f}", f"{rss / cpu_rss:.9f}"
-        table.add_row(*cells)
+            line[2:] = f"{cpu:.2f} s", f"{cpu / gpu:.1f}", f"RSS, GPU / CPU: {rss / cpu_rss:.9f}"
+        lines.append(line)
         del X, y
         gc.collect()
         torch.cuda.empty_cache()
-    return table
+    return lines
 
 
 def problem(rows: int, features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,7 +80,7 @@ def seconds_to(history: object, level: float) -> float:
     return float(history.seconds[at])
 
 
-def training(rows: int, features: int, budget: float) -> Table:
+def training(rows: int, features: int, budget: float) -> list[list[str]]:
     """Train on both devices, with as many epochs as the CPU has time for; compare the time to one validation loss."""
     X, y = problem(rows, features)
     probe = kw.SplineNetRegressor(epochs=1, device="cpu", random_state=0).fit(X, y).history_
@@ -94,33 +96,45 @@ def training(rows: int, features: int, budget: float) -> Table:
         found[device] = model.history_, time.perf_counter() - start
     # The lowest loss that both reach.
     level = max(min(history.validation_loss) for history, _ in found.values())
-    table = Table(
-        "device", "whole fit s", "training s", "s an epoch", "lowest validation loss", f"s to {level:.5f}",
-        title=f"SplineNetRegressor, {rows:,} × {features}, {settings}",
-    )  # fmt: skip
-    for device, (history, whole) in found.items():
-        table.add_row(
-            device, f"{whole:.1f}", f"{history.seconds[-1]:.1f}", f"{np.median(np.diff(history.seconds)):.3f}",
-            f"{min(history.validation_loss):.5f}", f"{seconds_to(history, level):.2f}",
-        )  # fmt: skip
-    gpu, cpu = (seconds_to(found[device][0], level) for device in ("cuda", "cpu"))
-    ratio = f"{cpu / gpu:.1f}" if gpu > 0 else "the start is the best epoch"
-    table.add_row("CPU / GPU", f"{found['cpu'][1] / found['cuda'][1]:.1f}", "", "", "", ratio)
-    return table
+
+    def line(name: str, of: Callable[[Any, float], float], note: str = "") -> list[str]:
+        gpu, cpu = (of(*found[device]) for device in ("cuda", "cpu"))
+        ratio = f"{cpu / gpu:.1f}" if gpu > 0 else "the start is the best epoch"
+        return [name, f"{gpu:.3g} s", f"{cpu:.3g} s", ratio, note]
+
+    losses = ["", *(f"{min(found[device][0].validation_loss):.5f}" for device in ("cuda", "cpu")), "", settings]
+    losses[0] = f"its lowest validation loss, {epochs} epochs"
+    return [
+        line(
+            f"an epoch of `SplineNetRegressor`, {rows // 1000} 000 × {features}",
+            lambda history, _: float(np.median(np.diff(history.seconds))),
+        ),
+        line(
+            "its training until both have the same validation loss",
+            lambda history, _: seconds_to(history, level),
+            f"{level:.5f}",
+        ),
+        line(f"its whole fit, {epochs} epochs", lambda _, whole: whole),
+        losses,
+    ]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=float, nargs="*", default=[1e8], help="rows of tables with 10 features")
+    parser.add_argument("--rows", type=float, nargs="*", default=[1e8, 1e7], help="rows of tables with 10 features")
     parser.add_argument("--wide", type=float, nargs="*", default=[1e7], help="rows of tables with 50 features")
     parser.add_argument("--cpu-values", type=float, default=6e8, help="values of a table up to which the CPU runs too")
     parser.add_argument("--budget", type=float, default=150.0, help="seconds of training on the CPU")
     args = parser.parse_args()
-    console = Console(width=120)
-    print(f"{torch.cuda.get_device_name()}, {thread_count(None)} CPU threads", flush=True)
     sizes = [*((int(rows), 10) for rows in args.rows), *((int(rows), 50) for rows in args.wide)]
-    console.print(splines(sizes, int(args.cpu_values)))
-    console.print(training(500_000, 20, args.budget))
+    head = ["61 terms, float32 columns on the device", "GPU", "CPU", "CPU / GPU", "notes"]
+    lines = [head, *splines(sizes, int(args.cpu_values)), *training(500_000, 20, args.budget)]
+    print(f"{torch.cuda.get_device_name()}, {thread_count(None)} CPU threads\n")
+    notes = [f"{line[0]}: {line[4]}" for line in lines[1:] if line[4]]
+    lines = [line[:4] for line in lines]
+    lines.insert(1, ["---"] * 4)
+    print("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    print("", *notes, sep="\n")
 
 
 if __name__ == "__main__":

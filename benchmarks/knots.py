@@ -27,7 +27,6 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table
 
 import knots_data
 import real_data
@@ -76,9 +75,12 @@ def main() -> None:
     args = parser.parse_args()
     tables = args.tables or ((*knots_data.TUNING, *real_data.NAMES) if args.tuning else knots_data.REPORTED)
     splits = range(400, 400 + args.splits) if args.tuning else range(args.splits)
-    shown = Table("table", "error before", "now", "ratio", "terms before", "now", "next values", "now", "close", "now")
-    ratios, terms = [], []
-    for table in track(tables):
+    lines = [
+        "| table | error before | now | ratio | terms before | now | at neighbouring values before | now |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    ratios, terms, found = [], [], {(rule, field): [] for rule in RULES for field in ("next_values", "close")}
+    for table in track(tables, console=Console(stderr=True)):
         runs = run(table, splits)
         before, now = runs["before"], runs["now"]
 
@@ -89,16 +91,21 @@ def main() -> None:
         terms.append(mean("terms", now) / max(mean("terms", before), 1))
         cells = [f"{mean('error', r):.4f}" for r in (before, now)] + [f"{ratios[-1]:.3f}"]
         cells += [f"{mean('terms', r):.1f}" for r in (before, now)]
-        cells += [f"{mean(f, r):.1f}" for f in ("next_values", "close") for r in (before, now)]
-        shown.add_row(table, *cells)
-    console = Console(width=140)
-    console.print(shown)
-    console.print(
-        f"error, now over before: median {np.median(ratios):.4f}, mean {np.mean(ratios):.4f}, worst {max(ratios):.4f}, "
-        f"best {min(ratios):.4f}; more than 1 % worse on {sum(r > 1.01 for r in ratios)} of {len(ratios)} tables, more "
-        f"than 1 % better on {sum(r < 0.99 for r in ratios)}\n"
+        cells += [f"{mean('next_values', r):.1f}" for r in (before, now)]
+        lines.append(f"| {' | '.join([table, *cells])} |")
+        for (rule, field), means in found.items():
+            means.append(mean(field, runs[rule]))
+    print("\n".join(lines))
+    worse, better = sum(r > 1.01 for r in ratios), sum(r < 0.99 for r in ratios)
+    print(
+        f"\nerror, now over before: median {np.median(ratios):.4f}, mean {np.mean(ratios):.4f}, "
+        f"worst {max(ratios):.4f}, best {min(ratios):.4f}\n"
+        f"more than 1 % worse on {worse} of {len(ratios)} tables, more than 1 % better on {better}\n"
         f"terms, now over before: median {np.median(terms):.3f}"
     )
+    for field, what in (("next_values", "no value"), ("close", "one value at most")):
+        before, now = (np.mean(found[rule, field]) for rule in RULES)
+        print(f"pairs of knots with {what} between them, a fit: {before:.2f} before, {now:.2f} now")
 
 
 if __name__ == "__main__":

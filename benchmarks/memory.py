@@ -1,7 +1,8 @@
 """Peak memory of fits and predictions above what the process held before the call, over the bytes of X in float64.
 
-    python benchmarks/memory.py                    # every case at 2 000 000 × 10 and 500 000 × 20; a few minutes
+    python benchmarks/memory.py                    # every case at 2 000 000 × 10 and 500 000 × 20; a quarter of an hour
     python benchmarks/memory.py --cases additive predict --sizes 500000x20
+    python -m benchmarks.figures keep memory -- .venv/bin/python benchmarks/memory.py
 
 Every case runs in a process of its own, after a small one of the same kind: compiling and loading libraries take
 memory once, whatever the table. Linux only, because the peak is set back just before the call (/proc/self/clear_refs).
@@ -16,17 +17,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 import knotwork as kw
 
 SIZES = ("2000000x10", "500000x20")
-# Peak over X.nbytes that docs/guarantees.md promises.
+# What each case is called, and the peak over X.nbytes that docs/guarantees.md promises.
 LIMITS = {
-    "additive": 2.5, "interactions": 4.0, "products": 4.0, "classes": 2.5, "splinenet": 5.0, "splinenet start": 5.0,
-    "predict": 2.0, "predict interactions": 2.0, "predict splinenet": 2.0,
-}  # fmt: skip
+    "additive": ("`MarsRegressor`, 61 terms", 2.5),
+    "interactions": ("`max_degree=2`", 4.0),
+    "products": ("`max_degree=2`, products", 4.0),
+    "classes": ("`MarsClassifier`, two classes", 2.5),
+    "splinenet": ("`SplineNetRegressor`, 2 epochs", 5.0),
+    "splinenet start": ("`SplineNetRegressor`, no epoch", 5.0),
+    "predict": ("`predict` of a spline", 2.0),
+    "predict interactions": ("`predict`, `max_degree=2`", 2.0),
+    "predict splinenet": ("`predict` of a network", 2.0),
+}
 
 
 def table_of(rows: int, features: int) -> tuple[np.ndarray, np.ndarray]:
@@ -83,9 +89,12 @@ def peak_ratio(case: str, rows: int, features: int) -> float:
 
 
 def measure(case: str, size: str) -> float:
-    """Measure one case in a process of its own."""
+    """Measure one case in a process of its own; what ends that process is said."""
     command = [sys.executable, __file__, "--one", "--cases", case, "--sizes", size]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{case}, {size}: exit code {done.returncode}\n{done.stderr}")
+    return float(done.stdout)
 
 
 def main() -> None:
@@ -94,18 +103,16 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), help="rows x features")
     parser.add_argument("--one", action="store_true", help="measure the first case here and print its number alone")
     chosen = parser.parse_args()
+    sizes = [tuple(map(int, size.split("x"))) for size in chosen.sizes]
     if chosen.one:
-        rows, features = map(int, chosen.sizes[0].split("x"))
-        print(peak_ratio(chosen.cases[0], rows, features))
+        print(peak_ratio(chosen.cases[0], *sizes[0]))
         return
-    console = Console(width=120)
-    table = Table(title="Peak memory above that before the call, over X.nbytes in float64")
-    for name in ("case", *chosen.sizes, "limit"):
-        table.add_column(name, justify="left" if name == "case" else "right")
+    columns = [f"{rows:,} × {features}".replace(",", " ") for rows, features in sizes]
+    print(f"| {' | '.join(['case', *columns, 'limit'])} |\n{'|---' * (2 + len(columns))}|", flush=True)
     for case in chosen.cases:
-        ratios = [measure(case, size) for size in chosen.sizes]
-        table.add_row(case, *(f"{ratio:.2f}" for ratio in ratios), f"{LIMITS[case]:g}")
-    console.print(table)
+        name, limit = LIMITS[case]
+        ratios = [f"{measure(case, size):.2f}" for size in chosen.sizes]
+        print(f"| {' | '.join([name, *ratios, f'{limit:g}'])} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,17 @@
 
     python -m pip install --constraint constraints.txt --requirement benchmarks/requirements-messy.txt
     python benchmarks/messy.py --out messy.jsonl                 # 10 tables, 4 kinds of gaps, 5 splits, 8 contenders
-    python benchmarks/messy.py --tables ames credit --splits 1 --contenders hgb mars
-    python benchmarks/messy.py --onnx --contenders mars net --splits 1       # and onnxruntime on the raw test rows
+    python benchmarks/messy.py --tables ames credit --splits 0 --contenders hgb mars
+    python benchmarks/messy.py --onnx --contenders mars net --splits 0       # and onnxruntime on the raw test rows
+    python benchmarks/messy.py --contenders net "net target" "net one-hot" --device cuda --jobs 12 --out net.jsonl
+    python benchmarks/messy.py --show --out messy.jsonl --more net.jsonl     # the tables of both files
 
 ``messy_data.py`` names the tables, which were chosen before the first run, and makes the gaps; ``messy_models.py`` has
 the contenders. A split is a random sample of at most 2000 training rows (at most 70 % of the table) and 2000 test rows.
 The error is the test RMSE over the std of all responses, or the test log-loss; the gaps that a table has by nature are
 in every run. Runs go over all tables first, then over gaps, then over splits, so that a part of them is
-a small version of the whole; the command goes on where it was stopped, and repeats runs that failed.
+a small version of the whole; the command goes on where it was stopped, and repeats runs that failed. A machine
+without the wheels reads the tables that ``stored_tables.py`` wrote.
 
 ``--onnx`` also exports our models that are straight on the table, runs the file on the raw test rows and shows the
 largest difference from ``predict``, over the std of all responses, or from ``predict_proba``.
@@ -22,16 +25,12 @@ that without, the median over tables, for each contender.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
 import time
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -40,14 +39,14 @@ import numpy as np
 import pandas as pd
 import torch
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 import knotwork as kw
 import messy_data
+import pieces
 from messy_models import CONTENDERS, OURS, PIPELINES, contender
 
-TRAIN, TEST, TRAIN_SHARE = 2000, 2000, 0.7
+TRAIN, TEST, TRAIN_SHARE, SPLITS = 2000, 2000, 0.7, 5
 MIN_PROBABILITY = 1e-6
 Key = tuple[str, str, int, str]
 
@@ -93,7 +92,7 @@ def onnx_difference(model: Any, X: pd.DataFrame, task: str, std: float) -> float
     return float(np.abs(found - ours).max()) / std
 
 
-def run(table: str, gaps: str, split: int, name: str, onnx: bool = False) -> dict[str, Any]:
+def run(table: str, gaps: str, split: int, name: str, onnx: bool = False, device: str | None = None) -> dict[str, Any]:
     torch.set_num_threads(1)
     task = messy_data.TABLES[table].task
     X, y, X_test, y_test, std = samples(table, gaps, split)
@@ -102,7 +101,7 @@ def run(table: str, gaps: str, split: int, name: str, onnx: bool = False) -> dic
         warnings.simplefilter("always")
         start = time.perf_counter()
         try:
-            model = contender(name, X, task, split).fit(X, y)
+            model = contender(name, X, task, split, device).fit(X, y)
             result["seconds"] = time.perf_counter() - start
             if task == "regression":
                 result["error"] = float(np.sqrt(np.mean((model.predict(X_test) - y_test) ** 2))) / std
@@ -116,8 +115,8 @@ def run(table: str, gaps: str, split: int, name: str, onnx: bool = False) -> dic
     return result
 
 
-def tasks(tables: list[str], gaps: list[str], splits: int, names: list[str]) -> Iterator[Key]:
-    for split in range(splits):
+def tasks(tables: list[str], gaps: list[str], splits: list[int], names: list[str]) -> Iterator[Key]:
+    for split in splits:
         for kind in gaps:
             for name in names:
                 for table in tables:
@@ -240,31 +239,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="*", choices=messy_data.TABLES, default=list(messy_data.TABLES))
     parser.add_argument("--gaps", nargs="*", choices=messy_data.GAPS, default=list(messy_data.GAPS))
-    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--splits", nargs="*", type=int, default=list(range(SPLITS)), help="their numbers, from 0")
     parser.add_argument("--contenders", nargs="*", choices=CONTENDERS, default=list(CONTENDERS))
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=None, help="a line of JSON a run; it goes on from there")
+    pieces.add_arguments(parser, None)
     parser.add_argument("--again", nargs="*", choices=CONTENDERS, default=[], help="contenders to run anew")
     parser.add_argument("--onnx", action="store_true", help="export and compare as well")
-    parser.add_argument("--show", action="store_true", help="run nothing: show what the file has")
     parser.add_argument("--markdown", action="store_true", help="print the table of the docs")
     arguments = parser.parse_args()
     asked = list(tasks(arguments.tables, arguments.gaps, arguments.splits, arguments.contenders))
-    lines = arguments.out.read_text().splitlines() if arguments.out and arguments.out.exists() else []
-    results = {key(r): r for r in map(json.loads, lines)}
+    results = {key(r): r for r in pieces.read([*arguments.more, arguments.out])}
     wanted = {n: "onnx" if arguments.onnx and n in OURS else "error" for n in CONTENDERS}
     todo = [k for k in asked if k[3] in arguments.again or wanted[k[3]] not in results.get(k, {})]
     console = Console(width=150)
-    with ProcessPoolExecutor(arguments.jobs, mp_context=get_context("spawn")) as pool:
-        futures = [] if arguments.show else [pool.submit(run, *task, arguments.onnx) for task in todo]
-        for future in track(as_completed(futures), total=len(futures), console=console, description="fitting"):
-            r = future.result()
-            results[key(r)] = r
-            if "failed" in r:
-                console.print(f"{key(r)}: {r['failed']}", highlight=False, markup=False)
-            if arguments.out:
-                with arguments.out.open("a") as file:
-                    file.write(json.dumps(r) + "\n")
+    if not arguments.show:
+        todo = [(*k, arguments.onnx, arguments.device) for k in todo]
+        results |= {key(r): r for r in pieces.run(run, todo, arguments.jobs, arguments.out, console)}
     found = Errors([results[k] for k in asked if k in results])
     if arguments.markdown:
         print(markdown(found))

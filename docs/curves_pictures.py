@@ -16,11 +16,11 @@ import knots_data
 from knotwork.spline.fit import FitOptions, fit_spline
 from knotwork.spline.model import Spline, knots_by_feature
 
-# Table, column, what it is, and the unit of the response: those that lost most knots among columns that both rules use.
+# Table, column, what it is, and the response: columns that both rules use and that lost knots on the first split.
 CURVES = (
     ("real_estate", 2, "distance to the station (m)", "price of a unit of area"),
-    ("working_hours", 0, "other income (100 $)", "hours of work a year"),
-    ("wine_red", 9, "sulphates (g/l)", "quality"),
+    ("auto_mpg", 4, "model year", "miles per gallon"),
+    ("boston", 4, "nitric oxides (parts per 10 million)", "price (1000 $)"),
     ("college", 13, "teachers with a PhD (%)", "graduation rate (%)"),
     ("baseball", 11, "errors", "salary (1000 $)"),
     ("house_prices", 0, "lot (square feet)", "price ($)"),
@@ -29,13 +29,13 @@ RULES = {"before": FitOptions(extrapolate="clip", spacing="free"), "now": FitOpt
 COLOURS = {"before": "#a0a0a0", "now": "#1f77b4"}
 
 
-def effect(spline: Spline, feature: int, x: np.ndarray) -> np.ndarray:
-    """Return the sum of a feature's terms, its mean taken out."""
+def effect(spline: Spline, feature: int, x: np.ndarray, data: np.ndarray) -> np.ndarray:
+    """Return the sum of a feature's terms, its mean over the data taken out."""
     own = [m for m, term in enumerate(spline.terms) if term.features == (feature,)]
-    rows = np.zeros((len(x), len(spline.feature_names)))
-    rows[:, feature] = x
+    rows = np.zeros((len(x) + len(data), len(spline.feature_names)))
+    rows[:, feature] = np.concatenate([x, data])
     values = spline.basis(rows)[:, own] @ spline.coef[own, 0]
-    return values - values.mean()
+    return values[: len(x)] - values[len(x) :].mean()
 
 
 def main() -> None:
@@ -48,13 +48,13 @@ def main() -> None:
         x = np.linspace(*np.quantile(X[train, column], [0, 1]), 1000)
         for rule, options in RULES.items():
             spline = fit_spline(X[train], y[train, None], options=options).spline
-            curve = effect(spline, column, x)
+            curve = effect(spline, column, x, X[train, column])
             knots = sorted(set(knots_by_feature(spline.terms).get(column, [])))
-            axis.plot(x, curve, color=COLOURS[rule], label=f"{rule}: {len(knots)} knots")
+            axis.plot(x, curve, color=COLOURS[rule], label=f"{rule}: {len(knots)} knot{'s' * (len(knots) != 1)}")
             axis.plot(knots, np.interp(knots, x, curve), "o", color=COLOURS[rule], markersize=4)
         axis.set(title=table, xlabel=label, ylabel=f"effect on {response}")
         axis.legend(frameon=False, fontsize=8)
-    figure.savefig(Path(__file__).parent / "images" / "knots.png", dpi=110)
+    figure.savefig(Path(__file__).parent / "images" / "knots.png", dpi=100)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 """Fits after fork, in joblib's workers and from several threads at once: numba's own thread pools break there."""
 
 import multiprocessing
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -25,25 +28,39 @@ def expected():
     return [fit(seed) for seed in range(4)]
 
 
-def _fit_in_child(connection):
-    connection.send(fit(0))
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
-def test_after_fork(expected):
+def after_fork():
+    """Return the fit of a forked child: run by the test below in a process that has no threads but those of a fit."""
+    fit(0)
     parent, child = multiprocessing.Pipe()
-    process = multiprocessing.get_context("fork").Process(target=_fit_in_child, args=(child,))
+    process = multiprocessing.get_context("fork").Process(target=lambda: child.send(fit(0)), daemon=True)
     process.start()
     assert parent.poll(60), "the fit in a forked child did not end"
-    assert parent.recv() == expected[0]
+    found = parent.recv()
     process.join(10)
     assert process.exitcode == 0
+    return [found]
 
 
-@pytest.mark.parametrize("backend", ["loky", "threading", "multiprocessing"])
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def in_forked_workers():
+    """Return the fits of joblib's forked workers."""
+    fit(0)
+    return Parallel(n_jobs=2, backend="multiprocessing")(delayed(fit)(seed) for seed in range(2))
+
+
+@pytest.mark.parametrize("work", [after_fork, in_forked_workers])
+def test_in_forked_processes(expected, work):
+    """Not forked off this process: what other tests have loaded may have threads, and a child waits for their locks."""
+    code = f"import tests.test_concurrency as t; print([s.to_dict() for s in t.{work.__name__}()])"
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    found = [s.to_dict() for s in expected]
+    assert done.stdout.strip() == str(found[:1] if work is after_fork else found[:2])
+
+
+@pytest.mark.parametrize("backend", ["loky", "threading"])
 def test_in_joblib(expected, backend):
-    found = Parallel(n_jobs=2, backend=backend)(delayed(fit)(seed) for seed in range(4))
+    found = Parallel(n_jobs=2, backend=backend, timeout=200)(delayed(fit)(seed) for seed in range(4))
     assert found == expected
 
 

@@ -136,7 +136,7 @@ def test_a_training_goes_on_from_its_checkpoint(loss, tmp_path, monkeypatch):
     X, y = table(loss)
     whole = models(loss)[1].fit(X, y)
     path = tmp_path / "training.ckpt"
-    evaluate, calls = loop._evaluate, []
+    evaluate, calls = loop.mean_losses, []
 
     def until(*args):
         calls.append(1)
@@ -144,10 +144,10 @@ def test_a_training_goes_on_from_its_checkpoint(loss, tmp_path, monkeypatch):
             raise RuntimeError("power cut")
         return evaluate(*args)
 
-    monkeypatch.setattr(loop, "_evaluate", until)
+    monkeypatch.setattr(loop, "mean_losses", until)
     with pytest.raises(RuntimeError, match="power cut"):
         models(loss)[1].set_params(checkpoint=path).fit(X, y)
-    monkeypatch.setattr(loop, "_evaluate", evaluate)
+    monkeypatch.setattr(loop, "mean_losses", evaluate)
     assert path.exists()
     resumed = models(loss)[1].set_params(checkpoint=path).fit(X, y)
     np.testing.assert_array_equal(resumed.predict(X), whole.predict(X))
@@ -279,3 +279,14 @@ def test_parameters_of_a_loss_that_are_no_numbers(loss, name, odd):
     X = np.random.default_rng(0).normal(size=(30, 2))
     with pytest.raises(ValueError, match=name):
         kw.init_(net, X, np.abs(X[:, 0]) + 1, loss=loss, **{name: odd})
+
+
+@pytest.mark.parametrize("loss", LOG_LINKS)
+def test_members_whose_folds_differ_in_length_train_with_any_loss(loss):
+    # The shorter folds are filled up with a row of weight zero, at which the loss must be finite too.
+    X, y = table(loss, rows=203)
+    model = kw.SplineNetRegressor(
+        loss=loss, n_members=8, epochs=2, random_state=0, n_jobs=1, **EXTRA.get(loss, {})
+    ).fit(X, y)
+    assert np.isfinite(model.history_.validation_loss).all()
+    assert model.score(X, y) > 0

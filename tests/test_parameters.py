@@ -158,3 +158,21 @@ def test_lengths_of_time_are_no_whole_numbers():
     X = np.random.default_rng(0).normal(size=(60, 2))
     with pytest.raises(ParameterError, match="draws must be a whole number of at least 2"):
         kw.MarsRegressor().fit(X, X[:, 0]).stability(X, X[:, 0], draws=np.timedelta64(5, "D"))
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (kw.MarsRegressor, "max_terms"),
+        (kw.MarsClassifier, "max_degree"),
+        (kw.MaxAffineRegressor, "n_pieces"),
+        (kw.DCMaxAffineRegressor, "max_rounds"),
+        (kw.HingingHyperplanesRegressor, "n_hinges"),
+        (kw.SplineNetRegressor, "epochs"),
+        (kw.SplineNetClassifier, "random_state"),
+    ],
+)
+def test_a_length_of_time_is_no_number_of_anything(cls, name):
+    X = np.random.default_rng(0).normal(size=(12, 2))
+    with pytest.raises(ParameterError, match=f"{name} must be no length of time, got np.timedelta64"):
+        cls(**{name: np.timedelta64(1, "D")}).fit(X, X[:, 0] > 0)

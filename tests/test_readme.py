@@ -1,13 +1,17 @@
-"""The Python blocks of the README and of each page of the docs run, in order, as one script."""
+"""The Python blocks of the README and of each page of the docs run, in order, as one script; so does the notebook."""
 
+import json
 import re
+import runpy
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()
-PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md"))]
+NOTEBOOK = ROOT / "docs/tutorial.ipynb"
+# The tutorial runs once, as the notebook that is made from it.
+PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md") if p.stem != NOTEBOOK.stem)]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -18,6 +22,23 @@ def test_code_blocks_run(page, tmp_path, monkeypatch):
     namespace: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, page, "exec"), namespace)
+
+
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code = [
+        "".join(cell["source"]) for cell in json.loads(NOTEBOOK.read_text())["cells"] if cell["cell_type"] == "code"
+    ]
+    assert len(code) > 5
+    namespace: dict[str, object] = {}
+    for k, cell in enumerate(code):
+        exec(compile(cell, f"{NOTEBOOK.name}, code cell {k + 1}", "exec"), namespace)
+
+
+def test_the_notebook_is_the_tutorial_page_without_outputs():
+    make = runpy.run_path(str(ROOT / "docs/notebook.py"))["notebook"]
+    page = NOTEBOOK.with_suffix(".md").read_text()
+    assert NOTEBOOK.read_text() == make(page), "run python docs/notebook.py"
 
 
 def test_the_two_commands_exist():

@@ -69,7 +69,7 @@ def compiled(tmp_path_factory):
 
 def test_the_very_first_fit_compiles_and_says_so(compiled):
     _, first = compiled
-    assert "compiling its kernels" in first.stderr
+    assert "compiling kernels" in first.stderr
     # About 5 and 4 s of CPU time on an idle machine; the tests share theirs with each other.
     additive, interactions = json.loads(first.stdout)
     assert additive < 9

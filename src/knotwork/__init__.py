@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from knotwork.spline.model import Product as Product
     from knotwork.spline.model import Spline as Spline
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "Batches": "knotwork.data.batches",
@@ -96,6 +96,8 @@ __all__ = [*_HOME, *_MODULES]
 
 def __getattr__(name: str) -> Any:
     if name in _HOME:
+        if not globals().keys() & _HOME.keys():  # the first of them
+            importlib.import_module("knotwork.compute.blas").take_buffer()
         value = getattr(importlib.import_module(_HOME[name]), name)
     elif name in _MODULES:
         value = importlib.import_module(_MODULES[name])

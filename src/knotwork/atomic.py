@@ -152,7 +152,7 @@ def _draft(place: Path) -> Iterator[Path]:
 
 
 def remove_abandoned(folder: Path) -> None:
-    """Remove the drafts of processes that are no more: files with names of ours whose locks nobody holds."""
+    """Remove the drafts of processes that are no more: files with our names whose locks nobody holds."""
     with os.scandir(folder) as entries:
         names = [e.name for e in entries if e.name.startswith(_DRAFT) and e.is_file(follow_symlinks=False)]
     for name in names:

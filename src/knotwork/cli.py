@@ -95,7 +95,13 @@ def plain_warnings() -> Iterator[None]:
 
 
 app = typer.Typer(
-    cls=Commands, no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"max_content_width": 100},
+    epilog="Example: knotwork fit data.csv --target y --out model",
 )
 
 
@@ -114,10 +120,14 @@ def main(
     """Fit piecewise-linear splines and start neural networks from them."""
 
 
-# In the order in which help lists them.
-app.command()(demo.demo)
-app.command()(fit.fit)
-app.command()(predict.predict)
-app.command()(export.export)
-app.command()(report.report)
-app.command()(reproduce.reproduce)
+# In the order in which help lists them, each with the example that ends its help.
+COMMANDS = (
+    (demo.demo, "knotwork demo"),
+    (fit.fit, "knotwork fit data.csv --target y --hidden 64,64 --out model"),
+    (predict.predict, "knotwork predict model new.csv --id customer --out predictions.csv"),
+    (export.export, "knotwork export model --out model.onnx"),
+    (report.report, "knotwork report model data.csv --target y"),
+    (reproduce.reproduce, "knotwork reproduce all --quick"),
+)
+for command, example in COMMANDS:
+    app.command(epilog=f"Example: {example}")(command)

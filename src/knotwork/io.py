@@ -78,7 +78,7 @@ def _require_readable(body: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
         _build(body, arrays)
     except NotAsWritten as error:
         raise DataError(
-            f"a saved model must be able to predict, this one has {error.found}; mend it, or fit it again"
+            f"a saved model must be able to predict, this one has {error.found}; fix it, or fit it again"
         ) from None
 
 

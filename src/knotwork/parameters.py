@@ -100,10 +100,16 @@ def is_sequence(value: Any) -> bool:
     return isinstance(value, (list, tuple)) or (isinstance(value, np.ndarray) and value.ndim > 0)
 
 
-def whole(minimum: int | None = None) -> Rule:
-    """Allow whole numbers from a minimum."""
+def whole(minimum: int | None = None, maximum: int | None = None) -> Rule:
+    """Allow whole numbers from a minimum, up to a maximum."""
     words = "a whole number" if minimum is None else f"a whole number of at least {minimum}"
-    return Rule(words, lambda value: _is_whole(value) and (minimum is None or value >= minimum))
+    if maximum is not None:
+        words += f" and at most {maximum}"
+
+    def fits(value: Any) -> bool:
+        return _is_whole(value) and (minimum is None or value >= minimum) and (maximum is None or value <= maximum)
+
+    return Rule(words, fits)
 
 
 def number(minimum: float = -inf, below: float = inf) -> Rule:

@@ -41,9 +41,16 @@ def reading_progress(show: bool) -> Iterator[Callable[[str], Callable[[int, int 
     columns = (TextColumn("reading for {task.description}"), BarColumn(), TextColumn("{task.fields[speed]}"),
                TimeElapsedColumn(), TimeRemainingColumn())  # fmt: skip
     with Progress(*columns) as progress:
+        lines: dict[str, Any] = {}
 
         def reading(purpose: str) -> Callable[[int, int | None], None]:
-            task = progress.add_task(purpose, total=None, speed="")
+            # Readings for one purpose, what is before a colon, follow each other in one line.
+            kind = purpose.partition(":")[0]
+            if kind in lines:
+                progress.reset(lines[kind], description=purpose, total=None, speed="")
+            else:
+                lines[kind] = progress.add_task(purpose, total=None, speed="")
+            task = lines[kind]
 
             def report(done: int, rows: int | None) -> None:
                 elapsed = progress.tasks[task].elapsed or 0.0

@@ -28,7 +28,7 @@ def test_demo_shows_the_whole_way(tmp_path):
     assert after["spline start"] < 0.5 * after["random start"]  # on the made-up table, before training
     assert any("⠀" < c <= "⣿" for c in result.output)  # the curves
     assert {p.name for p in (tmp_path / "demo").iterdir()} == {
-        "curves.png", "curves.svg", "model", "report.html", "spline.txt",
+        "curves.png", "curves.svg", "knotwork.txt", "model", "report.html", "spline.txt",
     }  # fmt: skip
     assert "open it in a browser" in " ".join(result.output.split())
     assert "test rows" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
@@ -40,10 +40,11 @@ def test_demo_shows_the_whole_way(tmp_path):
 def test_files_of_others_are_never_replaced(tmp_path):
     (tmp_path / "model").mkdir()
     (tmp_path / "report.html").write_text("mine")
+    (tmp_path / "spline.txt").write_text("mine")
     result = CliRunner().invoke(app, ["demo", "--epochs", "1", "--out", str(tmp_path)])
     assert result.exit_code != 0
     assert (tmp_path / "report.html").read_text() == "mine"
-    assert {path.name for path in tmp_path.iterdir()} == {"model", "report.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "report.html", "spline.txt"}
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 
 import knotwork as kw
+from knotwork.commands.fit_parts import Side
 from knotwork.commands.rows import choose_rows
 from knotwork.data.column_selection import choose_columns
 from knotwork.data.files import read_file
@@ -242,7 +243,7 @@ def test_classes_are_fitted_by_a_classifier(knotwork_json, write):
     assert report["task"] == "classification"
     assert report["error"]["test"]["accuracy"] > 0.9
     assert list(report["model"]["formulas"]) == ["log-odds of kind = low"]
-    assert 0.3 < report["error"]["test"]["accuracy_of_the_commonest_class"] < 0.7
+    assert 0.3 < report["error"]["test"]["accuracy_of_the_majority_class"] < 0.7
 
 
 def test_interactions(knotwork, write):
@@ -504,6 +505,15 @@ def test_a_file_in_parts_gives_the_same_kind_of_report(knotwork, tmp_path, class
     assert set(parts["error"]["test"]) == set(memory["error"]["test"])
     assert len(knotwork("predict", tmp_path / "model", path).stdout.splitlines()) == 3001
     assert "read in parts" in knotwork("fit", path, "--target", "y", "--in-parts").stdout
+
+
+def test_the_sides_of_a_file_know_about_how_many_rows_they_have(tmp_path):
+    path = tmp_path / "t.parquet"
+    pd.DataFrame({"a": np.arange(5000.0), "y": np.arange(5000.0)}).to_parquet(path, row_group_size=700)
+    for held in (False, True):
+        side = Side(path, ("a",), "y", 1 << 26, 0, 0.2, held_out=held)
+        rows = sum(len(y) for _, y in side)
+        assert side.batches.source(None, None).rows() == pytest.approx(rows, rel=0.1)
 
 
 def test_what_a_file_in_parts_does_not_have(refused, tmp_path):

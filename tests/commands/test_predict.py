@@ -1,5 +1,6 @@
 import io
 import json
+import shutil
 import subprocess
 import sys
 import warnings
@@ -72,17 +73,37 @@ def test_an_input_is_never_replaced(knotwork, refused, spline_model, frame, tmp_
     (tmp_path / "hard.csv").hardlink_to(table)
     (tmp_path / "model.csv").symlink_to(arrays)
     (tmp_path / "folder").symlink_to(model)
-    names = ["model.csv", "m/model.json", f"folder/{arrays.name}"]
+    shutil.copytree(model, tmp_path / "another")
+    names = dict.fromkeys(["model.csv", "m/model.json", f"folder/{arrays.name}"], "no part of a saved model")
+    names |= dict.fromkeys(["another/model.json", f"another/{arrays.name}"], "no part of a saved model")
     if command != "export":
-        names += ["table.csv", "m/../table.csv", "soft.csv", "hard.csv"]
-    before = {path: path.read_bytes() for path in (table, *model.iterdir())}
-    for name in names:
+        names |= dict.fromkeys(["table.csv", "m/../table.csv", "soft.csv", "hard.csv"], "another file than the inputs")
+    before = {path: path.read_bytes() for path in (table, *model.iterdir(), *(tmp_path / "another").iterdir())}
+    for name, rule in names.items():
         inputs = (tmp_path / "folder",) if command == "export" else (tmp_path / "folder", table)
         more = ("--format", "onnx") if command == "export" else ()
         sentence = refused(command, *inputs, *more, "--out", tmp_path / name, "--force")
-        assert "must be another file than the inputs" in sentence
+        assert f"the output must be {rule}" in sentence
         assert {path: path.read_bytes() for path in before} == before
     knotwork(command, *inputs, *more, "--out", model / "other.csv")  # beside the model's own files
+
+
+@pytest.mark.parametrize("command", ["predict", "report", "export"])
+def test_a_file_that_appears_meanwhile_stays(knotwork, refused, spline_model, data, tmp_path, command, monkeypatch):
+    out = tmp_path / {"predict": "out.csv", "report": "out.html", "export": "out.onnx"}[command]
+    inputs = (spline_model,) if command == "export" else (spline_model, data / "comma.csv")
+    load = kw.load
+
+    def slow_load(path):
+        out.write_text("somebody else's")
+        return load(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kw, "load", slow_load)
+        assert "may not be replaced" in refused(command, *inputs, "--out", out)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["somebody else's"]
+    knotwork(command, *inputs, "--out", out, "--force")
+    assert out.read_bytes() != b"somebody else's"
 
 
 def test_refusals(refused, spline_model, data, frame, tmp_path):
@@ -275,3 +296,20 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         peaks.append(int(run.stdout.split()[-1]) / 1024)
     # 540 000 rows more would be 22 MB as numbers, and about 100 MB with the ids.
     assert peaks[1] - peaks[0] < 20, peaks
+
+
+def test_row_groups_that_were_read_leave_memory(tmp_path, monkeypatch):
+    """What pyarrow holds while a Parquet file is read in blocks does not grow with the file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from knotwork.data.blocks import read_blocks
+
+    monkeypatch.setattr("knotwork.data.files.BLOCK", 40_000)
+    rows = np.random.default_rng(0).normal(size=400_000)
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": rows, "b": -rows}), path, row_group_size=20_000, compression="none")
+    before = pa.total_allocated_bytes()
+    held = [pa.total_allocated_bytes() - before for _ in read_blocks(path, {"a": "number", "b": "number"}, [], ())]
+    assert len(held) > 1
+    assert max(held) < path.stat().st_size / 2

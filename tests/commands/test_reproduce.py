@@ -3,7 +3,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from knotwork.atomic import new_name
 from knotwork.cli import app
+from knotwork.commands.output import MARK
 from knotwork.experiments import reproduction
 
 
@@ -45,6 +47,24 @@ def test_an_interruption_says_how_to_go_on(tmp_path, monkeypatch):
     result = CliRunner().invoke(app, ["reproduce", "wine", "--out", str(tmp_path)])
     assert result.exit_code == 130
     assert "the same command goes on" in result.stderr
+
+
+def test_a_folder_of_somebody_else_is_refused_and_its_own_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(reproduction, "reproduce", fake({}))
+    (tmp_path / "runs").mkdir()  # many programs make such a folder
+    (tmp_path / "report.md").write_text("mine")
+    (tmp_path / MARK).write_text("mine")
+    command = ["reproduce", "wine", "--json", "--out"]
+    result = CliRunner().invoke(app, [*command, str(tmp_path)])
+    assert result.exit_code == 2
+    assert {path.name for path in tmp_path.iterdir()} == {"runs", "report.md", MARK}
+    assert (tmp_path / MARK).read_text() == "mine"
+    for _ in range(2):
+        assert CliRunner().invoke(app, [*command, str(tmp_path / "own")]).exit_code == 0
+    assert CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "own")]).exit_code == 2
+    (tmp_path / "killed").mkdir()
+    (tmp_path / "killed" / f".knotwork-{new_name()}.txt").touch()  # before the mark was there
+    assert CliRunner().invoke(app, [*command, str(tmp_path / "killed")]).exit_code == 0
 
 
 @pytest.mark.parametrize("arguments", [["reproduce", "cheese"], ["reproduce", "wine", "--seeds", "0"]])

@@ -1,5 +1,7 @@
 """Fits have one BLAS thread, in whatever thread of Python they run, and leave the setting as it was."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -51,3 +53,47 @@ def test_the_limit_holds_until_the_last_block_is_left():
         pool.submit(first)
         assert pool.submit(second).result() == {1}
         assert counts() == before != {1}
+
+
+SHORT = """
+import os, resource, sys
+import knotwork as kw
+import numpy as np
+{first}
+used = int(open("/proc/self/statm").read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+resource.setrlimit(resource.RLIMIT_AS, (used + (16 << 20), resource.RLIM_INFINITY))
+a = np.ones((400, 400))
+try:
+    {then}
+    print("done")
+except MemoryError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits the address space")
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        ("kw.Spline", "a @ a", "done"),  # any name of ours: from then on there is a buffer
+        (
+            "from knotwork.compute.blas import one_blas_thread\nwith one_blas_thread(): pass\n"
+            "from scipy.linalg.blas import dgemm",
+            "dgemm(1.0, a, a)",
+            "done",
+        ),
+        (
+            "import knotwork.compute.blas",
+            "kw.Spline",
+            "linear algebra needs 64 MB of working memory, and there is less; free some or raise the limit",
+        ),
+    ],
+    ids=["numpy", "scipy", "too little"],
+)
+def test_blas_has_its_memory_before_memory_is_short(first, then, expected):
+    """OpenBLAS ends the process where it gets no buffer."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHORT.replace("{first}", first).replace("{then}", then)],
+        capture_output=True, text=True, timeout=100,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout.strip()) == (0, expected), done.stderr

@@ -4,11 +4,15 @@ import tracemalloc
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from knotwork.atomic import atomic_file
 from knotwork.data import files, pieces
+from knotwork.data.blocks import read_blocks
 from knotwork.data.files import read_file
 from knotwork.errors import DataError, MissingPackage
 
@@ -170,6 +174,19 @@ def test_parquet_keeps_the_types_it_was_written_with(tmp_path):
     with pytest.raises(DataError, match=r"'code' .* must hold numbers"):
         read_file(tmp_path / "t.parquet", columns={"code": "number"})
     assert values(read_file(tmp_path / "t.parquet", as_text=["zahl"]), "zahl") == ["1", "2", "3"]
+
+
+def test_parquet_with_damaged_pages_is_named(tmp_path):
+    """The footer is whole, so that the file opens; a prediction from it must not blame its own output."""
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.table({"a": np.random.default_rng(0).normal(size=2000)}), path, compression="zstd")
+    data = bytearray(path.read_bytes())
+    data[4:60] = b"\xff" * 56  # the head of the first page
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=r"a Parquet file must be whole, .*t.parquet cannot be read .*; copy it again"):
+        read_file(path)
+    with pytest.raises(DataError, match="a Parquet file must be whole"), atomic_file(tmp_path / "out"):
+        list(read_blocks(path, {"a": "number"}))
 
 
 def test_nested_parquet_columns_are_refused(tmp_path):

@@ -68,6 +68,17 @@ def test_deviances_are_those_of_scikit_learn(power):
 
 
 @pytest.mark.parametrize("loss", EVERY, ids=lambda loss: f"{loss.name}-{loss.power}")
+@pytest.mark.parametrize("shape", [(5,), (5, 1)])
+def test_of_equal_responses_there_is_nothing_to_explain(loss, shape):
+    y = np.full(shape, 0.1)
+    assert loss.score(y, np.full(5, 0.1)) == 1.0
+    assert loss.score(y, np.linspace(0.1, 0.2, 5)) == 0.0
+    y[-1], weights = 7.0, np.array([1.0, 2.0, 3.0, 4.0, 0.0])  # a row of weight 0 is as good as none
+    assert loss.score(y, np.full(5, 0.1), weights) == 1.0
+    assert loss.score(y, np.linspace(0.1, 0.2, 5), weights) == 0.0
+
+
+@pytest.mark.parametrize("loss", EVERY, ids=lambda loss: f"{loss.name}-{loss.power}")
 def test_the_constant_is_the_best_one(loss):
     _, y = example(loss)
     weights = np.random.default_rng(1).uniform(0.5, 2.0, size=50)

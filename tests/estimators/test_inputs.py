@@ -31,7 +31,7 @@ TABLES = {
     "pyarrow columns of one name": (
         pa.Table.from_arrays([pa.array(X[:, 0])] * 2, names=["a", "a"]), "column names must differ"
     ),
-    "integers of 400 digits": (pair([HUGE] * N), "column 'a' holds larger integers"),
+    "integers of 400 digits": (pair(pd.Series([HUGE] * N, dtype=object)), "column 'a' holds larger integers"),
     "an array of such integers": ([[HUGE, 1]] * N, "X must hold numbers within the range of floats"),
     "one name for two": (
         pd.DataFrame({"a": ["b", "c"] * (N // 2), "a=b": X[:, 0]}), "columns 'a' and 'a=b' both give 'a=b'"
@@ -231,3 +231,22 @@ def test_responses_to_score_are_checked(loss):
         model.score(rows, rows[:, 0], ["a", "b"] * 20)
     weight = rows[:, 1] ** 2
     assert model.score(rows, rows[:, 0], weight) == pytest.approx(model.score(rows, list(rows[:, 0]), list(weight)))
+
+
+def test_monotonic_cst_that_is_no_array_is_refused():
+    class Stubborn:
+        def __array__(self, *_, **__):
+            raise RuntimeError("no array of me")
+
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(ValueError, match="monotonic_cst must have one entry for each of the 2 columns"):
+        kw.MarsRegressor(monotonic_cst=Stubborn()).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="monotonic_cst must hold -1, 0 or 1 for each column"):
+        kw.MarsRegressor(monotonic_cst=[np.array([1, 2]), 0]).fit(X, X[:, 0])
+
+
+def test_a_span_of_time_is_no_width():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    net = kw.to_network(kw.MarsRegressor().fit(X, X[:, 0]))
+    with pytest.raises(TypeError, match="whole numbers"):
+        kw.widen(net, (np.timedelta64(1, "D"),))

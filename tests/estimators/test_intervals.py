@@ -1,12 +1,14 @@
 """Intervals and sets: the rule is mapie's, widths follow the noise, and shares of rows covered are nominal."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import knotwork as kw
+from knotwork.data.limits import sampled_rows
 from knotwork.errors import DataError
 from knotwork.estimators.conformal import Calibration
 from knotwork.spline.temperature import calibration_error, fit_temperature
@@ -50,6 +52,10 @@ def test_ends_behind_a_log_are_not_negative():
     ends = model.predict_interval(X, 0.9)
     assert (ends >= 0).all()
     assert np.mean((ends[:, 0] <= y) & (y <= ends[:, 1])) > 0.8
+    spline = kw.MarsRegressor(cv=3, loss="poisson").fit(X, y)
+    for method in ("base", "plus"):
+        ends = spline.predict_interval(X, 0.9, method=method)
+        assert ends.min() == 0  # counts of zero are in reach
 
 
 def test_the_quantile_is_that_of_mapie():
@@ -107,6 +113,58 @@ def test_cross_validation_plus_is_the_plain_rule_where_all_folds_agree():
     np.testing.assert_allclose(ends, np.stack([middle - reach, middle + reach], axis=1))
 
 
+def test_base_is_around_the_spline_of_all_rows_and_plus_around_those_of_the_folds():
+    X, y = noisy(400, 0)
+    rest, _ = noisy(50, 1)
+    model = kw.MarsRegressor(cv=5).fit(X, y)
+    base, plus = model.predict_interval(rest), model.predict_interval(rest, method="plus")
+    np.testing.assert_allclose(base.mean(axis=1), model.predict(rest))
+    spreads = model.calibration_.spreads(rest)
+    np.testing.assert_allclose((base[:, 1] - base[:, 0]) / 2, model.calibration_.quantile(0.9) * spreads)
+    folds = np.stack([spline(rest) for spline in model.fold_splines_], axis=1)
+    np.testing.assert_allclose(plus, model.calibration_.cross_interval(rest, folds, 0.9))
+    assert not np.allclose(base, plus)
+
+
+def test_cross_validation_plus_counts_weights():
+    """Each end is the first value, from its side, up to which the weights reach the nominal share."""
+    rng = np.random.default_rng(0)
+    n, rows = 60, rng.normal(size=(5, 3))
+    spread = kw.Spline((), np.zeros(1), np.zeros((0, 1)), ("a", "b", "c"))
+    weights, folds = rng.exponential(size=n), rng.integers(0, 4, size=n)
+    calibration = Calibration.of("cross", rng.exponential(size=n), weights, spread, folds)
+    middle = rng.normal(size=(5, 4))
+    ends = calibration.cross_interval(rows, middle, 0.8)
+    share = 0.8 * (n + 1) / n * calibration.weights.sum()
+    for row in range(5):
+        for side, end in ((1, ends[row, 1]), (-1, ends[row, 0])):
+            own = side * middle[row, calibration.folds] + calibration.scores
+            found = next(v for v in np.sort(own) if calibration.weights[own <= v].sum() >= share)
+            assert side * end == pytest.approx(found)
+
+
+def test_weights_decide_the_width_of_both_methods():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1200, 1))
+    noisy_rows = rng.random(1200) < 0.5
+    y = X[:, 0] + np.where(noisy_rows, 10.0, 0.1) * rng.normal(size=1200)
+    weights = np.where(noisy_rows, 9.0, 1.0)
+    model = kw.MarsRegressor(cv=5).fit(X, y, sample_weight=weights)
+    for method in ("base", "plus"):
+        low, high = model.predict_interval(X, method=method).T
+        assert np.average((low <= y) & (y <= high), weights=weights) == pytest.approx(0.9, abs=0.03)
+
+
+def test_methods_that_there_are_not_are_refused(networks):
+    X, _ = noisy(5, 2)
+    with pytest.raises(DataError, match="method must be 'base' or 'plus', got 'minmax'"):
+        networks[0].predict_interval(X, method="minmax")
+    with pytest.raises(DataError, match="method must be 'base' or 'plus'"):
+        networks[0].predict_interval(X, method=pd.Series(["base"]))
+    with pytest.raises(DataError, match="method='plus' needs a model of each fold"):
+        networks[1].predict_interval(X, method="plus")
+
+
 def test_what_cannot_be_covered_is_refused(networks):
     X, _ = noisy(5, 2)
     for wrong in (0.0, 1.0, 90, "0.9", True):
@@ -160,17 +218,18 @@ def test_calibration_error_is_zero_for_what_is_right_on_average():
 
 
 @pytest.mark.parametrize("loss", ["squared_error", "absolute_error"])
-def test_splines_with_folds_have_intervals_by_cross_validation_plus(loss, tmp_path):
+def test_splines_with_folds_have_intervals_by_both_rules(loss, tmp_path):
     X, y = noisy(700, 0)
     rest, truth = noisy(3000, 1)
     model = kw.MarsRegressor(cv=5, loss=loss).fit(X, y)
     assert model.calibration_.folds.size == 700
-    for coverage in (0.8, 0.9):
-        low, high = model.predict_interval(rest, coverage).T
-        assert np.mean((low <= truth) & (truth <= high)) == pytest.approx(coverage, abs=0.03)
+    for method in ("base", "plus"):
+        for coverage in (0.8, 0.9):
+            low, high = model.predict_interval(rest, coverage, method=method).T
+            assert np.mean((low <= truth) & (truth <= high)) == pytest.approx(coverage, abs=0.03)
     widths = high - low
     assert widths[rest[:, 0] > 0.8].mean() > 2 * widths[rest[:, 0] < 0.2].mean()
-    # Ten rows by the rule as it is written down.
+    # Ten rows of "plus" by the rule as it is written down.
     fold = model.calibration_.folds
     middle = np.stack([spline(rest[:10]) for spline in model.fold_splines_], axis=1)[:, fold]
     reach = model.calibration_.spreads(rest[:10])[:, None] * model.calibration_.scores
@@ -203,3 +262,42 @@ def test_splines_of_classes_have_sets_and_temperatures(classes, tmp_path):
         kw.MarsClassifier(calibrate=True).fit(X, codes)
     with pytest.raises(DataError, match=r"fit MarsClassifier\(cv=10\)"):
         kw.MarsClassifier().fit(X, codes).predict_set(X)
+
+
+def test_the_smallest_coverage_still_has_an_interval():
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = kw.MarsRegressor(cv=5).fit(X, X[:, 0] + np.random.default_rng(1).normal(size=60))
+    lower, upper = model.predict_interval(X, coverage=1e-300).T
+    wide = model.predict_interval(X, coverage=0.9)
+    assert (wide[:, 0] <= lower).all()
+    assert (upper <= wide[:, 1]).all()
+
+
+@pytest.mark.parametrize("loss", ["squared_error", "quantile"])
+def test_rows_that_are_all_equal_have_the_quantile_of_their_residuals(loss):
+    y = np.random.default_rng(0).normal(size=60)
+    X = np.ones((60, 2))
+    model = kw.MarsRegressor(cv=3, loss=loss, quantile=0.5 if loss == "quantile" else None).fit(X, y)
+    lower, upper = model.predict_interval(X, coverage=0.9).T
+    assert np.unique([lower, upper]).size == 2
+    assert 0.85 <= ((lower <= y) & (y <= upper)).mean() <= 0.97
+
+
+def test_many_rows_are_scored_by_a_sample(monkeypatch):
+    monkeypatch.setattr("knotwork.estimators.intervals.MAX_SCORES", 500)
+    X, y = noisy(1500, 0)
+    weights = np.random.default_rng(0).integers(1, 3, size=len(X)).astype(float)
+    new, truth = noisy(2000, 1)
+    for own in (None, weights):
+        model = kw.MarsRegressor(cv=3).fit(X, y, sample_weight=own)
+        calibration = model.calibration_
+        assert len(calibration.scores) == len(calibration.folds) == len(calibration.weights) == 500
+        kept = sampled_rows(len(X), 500)
+        assert calibration.weights.sum() == (np.ones(len(X)) if own is None else own)[kept].sum()
+        fold_of = np.empty(len(X), np.intp)
+        for fold, held in enumerate(model.fold_rows_):
+            fold_of[held] = fold
+        np.testing.assert_array_equal(np.bincount(calibration.folds), np.bincount(fold_of[kept]))
+        low, high = model.predict_interval(new, 0.9).T
+        assert np.mean((low <= truth) & (truth <= high)) == pytest.approx(0.9, abs=0.04)
+        assert model.oof_prediction_.shape == y.shape

@@ -345,3 +345,16 @@ def test_a_member_is_shown_in_one_line(fitted: kw.SplineNetRegressor) -> None:
         f"History(best of 5 epochs: {best}, validation loss {member.history.validation_loss[best]:.4g}, "
         f"{member.history.validation_loss[0]:.4g} at the start))"
     )
+
+
+@pytest.mark.parametrize("distinct", [1, 2])
+@pytest.mark.parametrize("share", [None, 0.5])
+def test_few_different_rows_are_enough(distinct: int, share: float | None) -> None:
+    """Rows that are all equal cannot be parted: the spline is fitted to them and chosen by them."""
+    X = np.repeat(np.eye(3)[:distinct], 10, axis=0)
+    y = X[:, 0] + np.tile([0.1, -0.1], 5 * distinct)
+    options = {**SMALL, "n_members": 2, "epochs": 1, "spline_fraction": share}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", MembersWarning)
+        for labels, cls in ((y, kw.SplineNetRegressor), (np.arange(len(X)) % 2, kw.SplineNetClassifier)):
+            assert np.isfinite(cls(**options).fit(X, labels).predict(X)).all()

@@ -24,14 +24,15 @@ from knotwork.network.train.buffer import Buffered
 
 N = 1400
 ENGINES = ["batches", "parquet", "dask"]
+TEXT = ["x", "y", "z"]
 
 
-def table(n=N, seed=0, text=False, gaps=False):
+def table(n=N, seed=0, text=(), gaps=False):
     rng = np.random.default_rng(seed)
     X = pd.DataFrame({"a": rng.normal(size=n), "b": rng.exponential(size=n), "c": rng.normal(size=n) + 5.0})
     z = np.abs(X.a) + np.sqrt(X.b) + rng.normal(size=n) * 0.3
     if text:
-        X["t"] = rng.choice(["x", "y", "z"], n)
+        X["t"] = rng.choice(text, n)
         z += X.t == "x"
     if gaps:
         X.loc[rng.random(n) < 0.1, "c"] = np.nan
@@ -49,11 +50,28 @@ def cases():
     labels = np.array(["low", "middle", "top"], dtype=object)[np.digitize(z, [1.5, 2.5])]
     yield "three classes", kw.MarsClassifier(class_weight="balanced"), X, labels, None
     yield "weights", kw.MarsRegressor(), X, z, rng.integers(0, 3, N).astype(float)
-    X, z = table(text=True)
+    X, z = table(text=TEXT)
     yield "text", kw.MarsRegressor(), X, z, None
     X, z = table(gaps=True)
     yield "gaps", kw.MarsRegressor(), X, z, rng.uniform(0.5, 1.5, N)
     yield "monotone", kw.MarsRegressor(monotonic_cst={"b": 1}), X, z, None
+    X, z = table(text=["x", "y"], gaps=True)
+    z = z + 3.0 * np.minimum(X.a.clip(lower=0), X.b) + 1.5 * X.b * (X.t == "y")
+    yield "degree 2", kw.MarsRegressor(max_degree=2, max_terms=11), X, z, rng.uniform(0.5, 1.5, N)
+    labels = np.array(["low", "middle", "top"], dtype=object)[np.digitize(z, np.quantile(z, [0.3, 0.7]))]
+    yield "classes of degree 2", kw.MarsClassifier(max_degree=2, max_terms=9), X, labels, rng.uniform(0.5, 1.5, N)
+    # The rest of interactions, on one engine.
+    options = {"interaction": "product", "max_parents": 3, "max_terms": 9}
+    yield "products of degree 3", kw.MarsRegressor(max_degree=3, **options), X, z, None
+    auto = kw.MarsRegressor(max_degree="auto", max_terms=9)
+    yield "automatic degree 2", auto, X, np.stack([z, X.b - z], axis=1), None
+    yield (
+        "automatic degree 2 of classes",
+        kw.MarsClassifier(max_degree="auto", max_terms=9),
+        X,
+        X.a * (X.b > 0.7) > 0.2,
+        None,
+    )
 
 
 CASES = {name: rest for name, *rest in cases()}
@@ -96,15 +114,25 @@ def fitted(engine, name, folder):
     return model.fit(dd.from_pandas(X, npartitions=5), *collections)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("engine", ENGINES)
+def structure(term):
+    """What a term is, but for the slopes of a minimum."""
+    return type(term), getattr(term, "hinges", term)
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"),
+    [(e, name) for e in ENGINES for name in CASES if e == "batches" or not name.startswith(("auto", "products"))],
+)
 def test_a_fit_to_parts_is_the_fit_in_memory(engine, name, tmp_path, request):
     if engine == "dask":
         request.getfixturevalue("cluster")
     model, X, y, weight = CASES[name]
     expected = pickle.loads(pickle.dumps(model)).fit(X, y, weight)
     found = fitted(engine, name, tmp_path)
-    assert [str(term) for term in found.spline_.terms] == [str(term) for term in expected.spline_.terms]
+    assert [structure(term) for term in found.spline_.terms] == [structure(term) for term in expected.spline_.terms]
+    slopes = [[slope for term in m.spline_.terms for slope in getattr(term, "slopes", ())] for m in (found, expected)]
+    np.testing.assert_allclose(*slopes, rtol=1e-12)  # those of a minimum are quotients of stds, which are sums
+    assert ("degree" in name) <= any(len(term.features) > 1 for term in expected.spline_.terms)
     values = [m.decision_function(X) if hasattr(m, "classes_") else m.predict(X) for m in (found, expected)]
     size = np.std(values[1], axis=0)
     # Sums are not corrected by the rows where inequalities hold.
@@ -116,6 +144,9 @@ def test_a_fit_to_parts_is_the_fit_in_memory(engine, name, tmp_path, request):
         np.testing.assert_array_equal(found.classes_, expected.classes_)
         np.testing.assert_allclose(found.deviance_, expected.deviance_, rtol=1e-9)
         np.testing.assert_allclose(found.null_deviance_, expected.null_deviance_, rtol=1e-12)
+    chosen = [getattr(m.fit_, "search", m.fit_).selection.held_out_by_degree for m in (found, expected)]
+    assert bool(chosen[1]) == name.startswith("auto")
+    np.testing.assert_allclose(*chosen, rtol=1e-9)
     copy = pickle.loads(pickle.dumps(found))
     np.testing.assert_array_equal(copy.predict(X), found.predict(X))
 
@@ -141,7 +172,7 @@ def test_sampled_knots_predict_as_well(tmp_path):
 
 
 def test_the_survey_of_parts_is_that_of_all_rows():
-    X, y = table(SAMPLE + 10_000, seed=5, text=True)
+    X, y = table(SAMPLE + 10_000, seed=5, text=TEXT)
     X["day"] = pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(len(X)) % 900, unit="D")
     X.loc[70_001, "c"] = np.nan  # one gap, which the sample may not have
     X.loc[3, "t"] = "rare"
@@ -171,7 +202,7 @@ def test_memory_maps_and_datasets(tmp_path):
 
 
 def test_filters_and_partitions_of_datasets_count(tmp_path):
-    X, y = table(text=True)
+    X, y = table(text=TEXT)
     expected = kw.MarsRegressor().fit(X[X.a < 0.5], y[X.a < 0.5]).predict(X)
     frame = X.assign(y=y)
     pq.write_table(pa.Table.from_pandas(frame), tmp_path / "t.parquet", row_group_size=100)
@@ -230,10 +261,49 @@ def test_columns_that_no_term_uses_are_read_twice(tmp_path):
     assert read == [None, None, ["a", "b"]]
 
 
+class Growing:
+    """Batches that are more each time."""
+
+    def __init__(self, X, y):
+        self.batches, self.times = (X, y), 0
+
+    def __iter__(self):
+        self.times += 1
+        return iter([self.batches] * self.times)
+
+
+def test_interactions_take_a_reading_for_a_step():
+    _, X, y, _ = CASES["degree 2"]
+    times = []
+    for degree in (1, 2):
+        source = Counted(pieces(X, y, None))
+        found = kw.MarsRegressor(max_degree=degree, max_terms=9).fit(kw.Batches(source))
+        times.append(source.times)
+    steps = len(found.fit_.selection.steps) - 1
+    assert found.fit_.selection.stopped == "reached max_terms (9)"
+    assert steps >= 4
+    assert times[1] == times[0] + steps - 1  # nothing follows the last step
+
+
+class Drifting(Growing):
+    """Batches whose values are others from the fourth reading on."""
+
+    def __iter__(self):
+        self.times += 1
+        X, y = self.batches
+        return iter([(X, y), (X + 1e-9 * (self.times > 3), y)])
+
+
+def test_readings_for_interactions_are_compared_too():
+    X, y = table(400)
+    with pytest.raises(DataError, match="column 'a' has other values than before"):
+        kw.MarsRegressor(max_degree=2).fit(kw.Batches(Drifting(X, y)))
+
+
 @pytest.mark.parametrize(
     ("model", "message"),
     [
-        (kw.MarsRegressor(max_degree=2), "additive terms from sums of parts, got max_degree=2"),
+        (kw.MarsRegressor(max_degree=2, monotonic_cst={"a": 1}), "are additive, got max_degree=2"),
         (kw.MarsRegressor(cv=3), "none held out, got cv=3"),
         (kw.MarsRegressor(loss="poisson"), "squared errors from sums of parts, got loss='poisson'"),
         (kw.MarsRegressor(compat="earth"), "got compat='earth'"),
@@ -248,17 +318,6 @@ def test_what_fits_to_parts_do_not_have(model, message):
     with pytest.raises(DataError, match=message):
         model.fit(kw.Batches(pieces(X, y, None)))
     assert not hasattr(model, "fit_")
-
-
-class Growing:
-    """Batches that are more each time."""
-
-    def __init__(self, X, y):
-        self.batches, self.times = (X, y), 0
-
-    def __iter__(self):
-        self.times += 1
-        return iter([self.batches] * self.times)
 
 
 def broken():
@@ -305,6 +364,9 @@ def test_names_of_columns_are_checked(tmp_path):
     wide = np.random.default_rng(0).normal(size=(50, 500))
     with pytest.raises(DataError, match="leave room for fewer than 3 knots"):
         kw.MarsRegressor().fit(kw.Batches(wide, memory_limit=1 << 26), wide[:, 0])
+    wide = wide.reshape(-1, 50)
+    with pytest.raises(DataError, match="those of 121 terms and 20 parents need"):
+        kw.MarsRegressor(max_degree=2, max_terms=121).fit(kw.Batches(wide, memory_limit=1 << 26), wide[:, 0])
     with pytest.raises(InvalidParameterError):
         kw.MarsRegressor(max_knots=0).fit(path, "y")
 
@@ -313,7 +375,7 @@ def test_predictions_of_collections_wait_until_they_are_asked_for(cluster):
     import dask.array as da
     import dask.dataframe as dd
 
-    X, y = table(text=True)
+    X, y = table(text=TEXT)
     frames = dd.from_pandas(X, npartitions=3)
     regressor = kw.MarsRegressor().fit(X, np.stack([y, -y], axis=1))
     found = regressor.predict(frames)
@@ -353,7 +415,7 @@ def dying(part, folder):
 def test_a_worker_that_dies_changes_nothing(cluster, tmp_path):
     import dask.dataframe as dd
 
-    X, y = table(text=True, gaps=True)
+    X, y = table(text=TEXT, gaps=True)
     frames = dd.from_pandas(X.assign(y=y), npartitions=6)
     expected = kw.MarsRegressor().fit(frames[list(X)], frames["y"])
     mortal = frames[list(X)].map_partitions(dying, str(tmp_path), meta=frames[list(X)]._meta)
@@ -535,7 +597,7 @@ def test_collections_of_dask_train_on_a_sample(monkeypatch):
 @pytest.mark.parametrize("option", [{"validation": [([0, 1], [2, 3])]}, {"spline_fraction": 0.5}])
 def test_networks_of_sources_hold_rows_out_by_content(option):
     X, y = table(400)
-    with pytest.raises(DataError, match="held out by what they hold"):
+    with pytest.raises(DataError, match="held out by their values"):
         network("text", **option).fit(kw.Batches(pieces(X, y, None)))
     with pytest.raises(DataError, match="groups are for rows in memory"):
         network("text").fit(kw.Batches(pieces(X, y, None)), groups=np.zeros(400))

@@ -76,7 +76,9 @@ def test_bad_calls_are_refused(data):
     X, y = data
     model = kw.MarsRegressor().fit(X, y)
     for arguments, options, message in [
-        ((X, y), {"draws": 1}, "draws must be a whole number of at least 2, got 1"),
+        ((X, y), {"draws": 1}, "draws must be a whole number of at least 2 and at most 10000, got 1"),
+        ((X, y), {"draws": 2**31}, "draws must be a whole number of at least 2 and at most 10000, got 2147483648"),
+        ((X, y), {"points": 2**31}, "points must be a whole number of at least 2 and at most 1000, got 2147483648"),
         ((X, y), {"coverage": 1.5}, "coverage must be"),
         ((X, np.stack([y, y], axis=1)), {}, "y must have 1 responses, got 2"),
         ((X[:30], y[:30]), {}, "blocks must have at least 2 rows each, got 20 blocks of 30 rows"),

@@ -196,3 +196,9 @@ def test_forget_checks_the_parameters_and_says_which_do_not_stream():
         model.forget(X[:10], X[:10, 0])
     odd = kw.MarsRegressor(max_degree=np.array([1, 2]))
     assert not hasattr(odd, "partial_fit")
+
+
+def test_monotone_effects_are_for_one_response():
+    X = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(ValueError, match="monotonic_cst is for one response, got 2"):
+        kw.MarsRegressor(monotonic_cst=[1, 0]).partial_fit(X, X)

@@ -73,3 +73,26 @@ def resize(driver: Any, width: int, height: int) -> None:
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
     )
+
+
+def open_page(driver: Any, path: Path, draw: bool = True) -> None:
+    """Open a page; ``draw`` draws every chart, also those that the window is far from."""
+    driver.get_log("browser")
+    requests(driver)
+    driver.get(path.as_uri())
+    assert driver.execute_script("return document.documentElement.dataset.ready") == "yes"
+    if draw:  # charts are drawn when they come near the window; on paper there are all
+        driver.execute_script("window.dispatchEvent(new Event('beforeprint'))")
+
+
+def outside(driver: Any) -> list[str]:
+    """Addresses that pages have asked for and that are not in the page itself."""
+    return [url for url in requests(driver) if not url.startswith(("data:", "blob:", "file:", "chrome:"))]
+
+
+def texts(driver: Any, selector: str) -> list[str]:
+    """Texts of the elements."""
+    found: list[str] = driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
+    )
+    return found

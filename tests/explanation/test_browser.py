@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import knotwork as kw
-from tests.explanation.browser import AXE, BROWSER, DRIVER, MISSING, browser, findings, requests, resize, theme
+from tests.explanation.browser import AXE, BROWSER, DRIVER, MISSING, findings, open_page, outside, resize, texts, theme
 
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason=MISSING)
 
@@ -27,29 +27,6 @@ SECTIONS = [
 CHARTS = ["quality-grid", "importance-chart", "row-chart", "training-chart", "drift-chart", "inputs-chart"]
 CHARTS += ["sparsity-chart"]
 TABLES = ["quality-table", "knots-table", "knot-rows", "units-table"]
-
-
-@pytest.fixture(scope="module")
-def driver(tmp_path_factory):
-    pytest.importorskip("selenium", reason="selenium drives the browser: pip install -e '.[dev]'")
-    with browser(tmp_path_factory.mktemp("profile")) as driver:
-        driver.get("about:blank")
-        requests(driver)  # the browser's own first page
-        yield driver
-
-
-def open_page(driver, path, draw=True):
-    """Open a page; ``draw`` draws every chart, also those that the window is far from."""
-    driver.get_log("browser")
-    requests(driver)
-    driver.get(path.as_uri())
-    assert driver.execute_script("return document.documentElement.dataset.ready") == "yes"
-    if draw:  # charts are drawn when they come near the window; on paper there are all
-        driver.execute_script("window.dispatchEvent(new Event('beforeprint'))")
-
-
-def outside(driver):
-    return [url for url in requests(driver) if not url.startswith(("data:", "blob:", "file:", "chrome:"))]
 
 
 @pytest.fixture(scope="module")
@@ -281,12 +258,6 @@ def test_nothing_in_the_data_runs_or_turns_into_markup(driver, tmp_path):
         assert name not in explanation._repr_html_()
 
 
-def texts(driver, selector):
-    return driver.execute_script(
-        "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector
-    )
-
-
 @pytest.fixture(scope="module")
 def flowers(tmp_path_factory):
     """Three classes, rows that the model has not seen, and two columns that it does not use."""
@@ -325,7 +296,7 @@ def test_quality_of_classes(driver, flowers):
     model, _, X, y, path = flowers
     open_page(driver, path)
     assert driver.find_element("id", "quality-basis").text == "test rows"
-    cells = [int(t) for t in texts(driver, "#confusion tbody td")]
+    cells = [int(t) for t in texts(driver, "#confusion tbody td span")]
     np.testing.assert_array_equal(np.reshape(cells, (3, 3)), confusion_matrix(y, model.predict(X)))
     wanted = ["Confusion matrix", "ROC of lily", "Precision and recall of lily", "Calibration of lily"]
     assert texts(driver, "#quality-grid h3") == wanted

@@ -279,9 +279,12 @@ def test_counts_are_compared_with_counts_and_effects_named_after_their_link(mode
 
 def test_intervals_say_how_many_rows_they_hold():
     X, y = kw.datasets.load_wine_quality("red")
-    model = kw.MarsRegressor().fit(X, y)
+    model = kw.MarsRegressor().fit(X[:800], y[:800])
     model.predict_interval = lambda X, coverage: np.stack([model.predict(X) - 1, model.predict(X) + 1], axis=1)
-    page = page_content(kw.explain(model, X, y))
+    # Intervals are made from training rows: their coverage there says nothing.
+    assert page_content(kw.explain(model, X[:800], y[:800]))["quality"]["interval"] is None
+    X, y = X[800:], y[800:]
+    page = page_content(kw.explain(model, X, y, held_out=True))
     inside = np.mean(np.abs(model.predict(X) - y) <= 1)
     assert page["quality"]["interval"] == {"nominal": 0.9, "covered": inside, "width": pytest.approx(2)}
     row = page["rows"]["numbers"][0]
@@ -319,3 +322,58 @@ def test_plots_say_what_they_show(table):
         assert len(classes) == 4
     finally:
         plt.close("all")
+
+
+@pytest.mark.parametrize("step", [1.0, 0.1, 250.0, None])
+def test_histograms_have_no_teeth_that_the_data_do_not_have(step):
+    rng = np.random.default_rng(0)
+    places = rng.integers(18, 90, 20_000)
+    values = rng.uniform(0, 1, 20_000) if step is None else step * places
+    X = pd.DataFrame({"age": values, "other": rng.normal(size=len(values))})
+    effect = kw.explain(kw.MarsRegressor().fit(X, X["other"] + values / values.max()), X).effects["age"]
+    assert effect.counts.sum() == len(values)
+    density = effect.counts / np.diff(effect.edges)
+    # 20 000 rows in at most 30 bins: an even column is even to within a few standard errors.
+    assert density.max() / density.min() < 1.35
+    if step is not None:  # every bin but the last has the same number of possible values
+        possible = np.histogram(np.unique(values), effect.edges)[0]
+        assert len(set(possible[:-1])) == 1
+
+
+def test_units_of_a_network_are_named_with_dates_and_whole_ids():
+    rng = np.random.default_rng(0)
+    n = 600
+    days = rng.integers(0, 900, n)
+    X = pd.DataFrame({"when": pd.Timestamp("2020-01-01") + pd.to_timedelta(days, unit="D"),
+                      "id": rng.integers(10_000_000, 99_999_999, n)})  # fmt: skip
+    y = np.abs(days - 400) / 100 + np.abs(X["id"] - 5e7) / 1e7
+    model = kw.SplineNetRegressor(hidden=(32,), n_members=1, epochs=1, random_state=0).fit(X, y)
+    terms = set(kw.explain(model).drift.units["term"]) - {""}
+    assert terms
+    number = model.spline_.feature_names.index("id")
+    for hinge in model.spline_.terms:
+        knot = f"{hinge.knot:.0f}" if hinge.feature == number else str(
+            (pd.Timestamp("2020-01-01") + pd.Timedelta(days=hinge.knot - days.min())).date())  # fmt: skip
+        name = model.spline_.feature_names[hinge.feature]
+        assert (f"h({name} - {knot})" if hinge.sign > 0 else f"h({knot} - {name})") in terms
+
+
+def test_epochs_that_were_undone_are_said():
+    X, y = kw.datasets.load_wine_quality("red")
+    model = kw.SplineNetRegressor(hidden=(16,), n_members=1, epochs=3, learning_rate=3.0, random_state=0)
+    model.fit(X[:400], y[:400])
+    assert model.history_.undone
+    lead = page_content(kw.explain(model, X[:400], y[:400]))["history"]["lead"]
+    assert f"{len(model.history_.undone)} epoch" in lead
+    assert "undone" in lead
+
+
+def test_errors_of_the_largest_and_smallest_responses_are_numbers():
+    X = np.linspace(-1, 1, 50)[:, None]
+    for size in (1e200, 1e-200, 1.0):
+        y = size * (np.abs(X[:, 0]) + 0.1 * np.sin(50 * X[:, 0]))
+        model = kw.MarsRegressor().fit(X, y)
+        found = kw.explain(model, X, y).quality.loc["spline"]
+        gap = (model.predict(X) - y) / size
+        assert found["RMSE"] == pytest.approx(size * np.sqrt(np.mean(gap**2)), rel=1e-12)
+        assert found["R²"] == pytest.approx(1 - np.sum(gap**2) / np.sum((y / size - np.mean(y / size)) ** 2), rel=1e-9)

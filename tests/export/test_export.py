@@ -38,6 +38,7 @@ TERMS = st.lists(
 )
 
 
+@pytest.mark.filterwarnings("ignore:rows of float64 round column")  # knots may lie close together, far from zero
 @given(terms=TERMS, outputs=st.integers(1, 3), seed=st.integers(0, 2**32 - 1))
 def test_splines_in_float64(tmp_path_factory, terms, outputs, seed):
     rng = np.random.default_rng(seed)
@@ -147,6 +148,14 @@ def test_what_cannot_be_exported(tmp_path, model, message):
     with pytest.raises(NetworkError, match=message):
         kw.export_onnx(model, tmp_path / "m.onnx")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["model", "model.json", "model.textproto", "model.ort"])
+def test_the_ending_of_a_path_changes_nothing_of_the_file(tmp_path, name):
+    spline = Spline((Hinge(0, 0.5, 1),), [1.0], [[2.0]], ("a",))
+    kw.export_onnx(spline, tmp_path / "model.onnx")
+    kw.export_onnx(spline, tmp_path / name)
+    assert (tmp_path / name).read_bytes() == (tmp_path / "model.onnx").read_bytes()
 
 
 def test_an_unknown_dtype_or_folder(tmp_path):

@@ -34,6 +34,7 @@ X = np.round(rng.normal(size=(ROWS, 3)), 3)
 y = np.round(np.abs(X[:, 0]) - 0.5 * X[:, 1] + 0.1 * rng.normal(size=ROWS), 3)
 pair = np.round(np.minimum(np.maximum(X[:, 0], 0), np.maximum(X[:, 1] + 0.5, 0)) + 0.02 * rng.normal(size=ROWS), 3)
 both = np.column_stack([y, np.round(1000 * np.maximum(X[:, 2], 0.0), 3)])
+counts = np.floor(2 * np.abs(X[:, 0]))
 weights = np.arange(ROWS) % 4.0  # some rows do not count
 two = np.where(np.abs(X[:, 0]) < 0.7, "in", "out")
 three = np.array([3, 5, 9])[np.digitize(X[:, 0] + 0.3 * X[:, 1], [-0.5, 0.5])]
@@ -94,6 +95,11 @@ MODELS: dict[str, Callable[[], Any]] = {
     "splinenet_three_classes": lambda: classifying(start="random").fit(X, three),
     "splinenet_members": lambda: network(n_members=3, hidden=(6, 4)).fit(X, both, sample_weight=weights),
     "splinenet_members_classes": lambda: classifying(n_members=2, hidden=(6, 4)).fit(X, three),
+    "mars_poisson": lambda: mars(loss="poisson").fit(X, counts),
+    "mars_folds": lambda: mars(cv=3).fit(table, by_place),
+    "mars_monotone": lambda: mars(monotonic_cst=[0, -1, 0]).fit(X, y),
+    "splinenet_quantile": lambda: network(loss="quantile", quantile=0.9, n_members=2).fit(X, y),
+    "splinenet_calibrated": lambda: classifying(calibrate=True, n_members=2).fit(X, two),
     "max_affine": lambda: kw.MaxAffineRegressor(random_state=0).fit(X, y),
     "dc_max_affine": lambda: kw.DCMaxAffineRegressor(random_state=0).fit(X, both),
     "hinging_hyperplanes": lambda: kw.HingingHyperplanesRegressor(random_state=0).fit(X, y, sample_weight=weights),

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 import knotwork as kw
 from knotwork.errors import DataError, FileError, ParameterError
+from knotwork.export import export_torch
 from knotwork.io import load, save
 from knotwork.serial import folder as folders
 from knotwork.serial.tables import DOCUMENT
@@ -107,6 +109,21 @@ def test_a_link_in_the_place_of_the_arrays_is_never_replaced(spline, saved, tmp_
     assert (other / "mine").read_text() == "mine"
     assert (other / name).is_symlink()
     assert len(os.listdir(other)) == 2
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_results_never_replace_a_part_of_a_model(spline, saved, overwrite):
+    """Nor through a link; beside it they may lie."""
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    (saved / "link").symlink_to(DOCUMENT)
+    network, told = kw.to_network(spline), kw.explain(spline, np.eye(2))
+    for name in (*before, "link"):
+        for write in (told.to_html, partial(kw.export_onnx, network), partial(export_torch, network)):
+            with pytest.raises(DataError, match=r"an output must be no part of a saved model, .* is one; choose"):
+                write(saved / name, overwrite=overwrite)
+    assert {name: (saved / name).read_bytes() for name in before} == before
+    told.to_html(saved / "report.html", overwrite=overwrite)
+    assert load(saved) == spline
 
 
 def test_a_path_that_no_file_system_has_is_one_sentence(spline, tmp_path):

@@ -63,6 +63,7 @@ def test_every_field_of_a_spline_fit_arrives():
         ("mars_min", lambda f: f.pop("unit"), "SplineFit with unit missing or unknown"),
         ("mars_min", lambda f: f.update(quality=1), "SplineFit with quality missing or unknown"),
         ("max_affine", lambda f: f.pop("feature_scale"), "PiecewiseFit with feature_scale missing or unknown"),
+        ("dc_max_affine", lambda f: f["sizes"]["tuple"].pop(), "coordinates of 1 outputs where there are 2"),
     ],
 )
 def test_an_earlier_document_that_was_changed_is_refused(tmp_path, name, change, message):

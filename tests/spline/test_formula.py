@@ -102,6 +102,12 @@ def test_a_formula_as_printed_is_as_good_as_it_says(seed, size, scale):
     np.testing.assert_allclose(printed, spline(x[:, None]), rtol=0, atol=(2 * len(terms) + 1) * DIGITS * parts)
 
 
+def test_coefficients_of_zero_without_limits():
+    """Nothing is multiplied by infinity; warnings are errors here."""
+    spline = Spline((Hinge(0, 0.5, 1), Linear(1)), [1.0], [[2.0], [-0.0]], ("a", "b"))
+    assert "h(a - 0.5)" in str(spline)
+
+
 def test_numbers_are_written_as_people_write_them():
     assert [short(v, None) for v in (0.0, -3.0, 2003.25, 1_000_000.0, 1e-7, 1e20, 0.1 + 0.2)] == [
         "0", "-3", "2003.25", "1000000", "1e-07", "1e+20", "0.3",

@@ -115,7 +115,7 @@ def test_tables_equal_explicit_products(setup):
         if i in grid.linear:
             found = [tables.line_products(f)]
         else:
-            found = [*tables.pair_products(f, knot), *tables.products(TermTable.of([((f, knot, 1),)], np.ones(f + 1)))]
+            found = [*tables.pair_products(f, knot), *tables.hinge_products(f, knot)]
             assert (np.abs(found.pop(0) - expected[grid.linear[f]]) <= size[grid.linear[f]]).all()
         for products in found:
             assert (np.abs(products - expected[i]) <= size[i]).all()
@@ -132,7 +132,7 @@ def test_tables_of_counts_are_exact_between_values():
     hinges = np.setdiff1d(np.arange(len(C)), grid.linear)
     for i in hinges:
         f, knot = int(grid.feature[i]), float(grid.knots[i])
-        found = tables.products(TermTable.of([((f, knot, 1),)], np.ones(3)))[0, hinges]
+        found = tables.hinge_products(f, knot)[0, hinges]
         np.testing.assert_allclose(found, (C[hinges] * weights) @ C[i], rtol=1e-12, atol=1e-9)
 
 

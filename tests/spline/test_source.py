@@ -8,6 +8,7 @@ import shutil
 import subprocess
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import knotwork as kw
@@ -33,6 +34,36 @@ def _models():
 @pytest.fixture(scope="module")
 def models():
     return _models()
+
+
+def messy(rows, seed):
+    """Numbers with gaps, text of few and of many categories, 0 and 1, a date, and a response of all of them."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame({
+        "length": np.where(rng.random(rows) < 0.2, np.nan, rng.gamma(2, 3, rows)),
+        "sex": rng.choice(["F", "I", "M", None], rows), "city": rng.choice([f"city {k}" for k in range(50)], rows),
+        "member": rng.choice([0.0, 1.0, np.nan], rows), "rings": rng.integers(0, 30, rows),
+        "joined": pd.Timestamp("2015-01-01") + pd.to_timedelta(rng.integers(0, 3000, rows), unit="D"),
+    })  # fmt: skip
+    y = X["length"].fillna(9).clip(upper=8) * (1 + (X["sex"] == "I")) + X["member"].fillna(3) + X["sex"].isna()
+    y += 0.05 * X["city"].str[5:].astype(int) + 1e-3 * (X["joined"] - X["joined"].min()).dt.days
+    return X, y - 0.2 * (X["rings"] - 12).clip(lower=0) + rng.normal(size=rows)
+
+
+@pytest.fixture(scope="module")
+def gaps():
+    """A model of a table with gaps and categories, and 1000 rows that it has not seen."""
+    model = kw.MarsRegressor(max_degree=2, max_terms=21).fit(*messy(3000, 0))
+    return model, messy(1000, 1)[0]
+
+
+def _check_gaps(gaps):
+    """Return features of rows that have gaps, categories and dates in terms of the spline, and what predict says."""
+    model, X = gaps
+    used = {model.spline_.feature_names[f] for term in model.spline_.terms for f in term.features}
+    assert used >= {"length", "length is missing", "sex=I", "city: mean", "joined", "rings"}, used
+    assert X.isna().any(axis=1).sum() > 300
+    return model.spline_, model.encoder_.encode(X), model.predict(X)
 
 
 def _rows(model, X):
@@ -66,6 +97,22 @@ def test_python_equals_predict(models, kind):
             fitted[kind].predict(X.head(1000)),
             rtol=1e-12,
         )
+
+
+def test_python_equals_predict_on_gaps_and_categories(gaps):
+    spline, rows, expected = _check_gaps(gaps)
+    space: dict = {}
+    exec(spline.to_python(), space)
+    np.testing.assert_allclose([space["predict"](row) for row in rows.tolist()], expected, rtol=1e-12)
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
+def test_c_equals_predict_on_gaps_and_categories(gaps, tmp_path):
+    spline, rows, expected = _check_gaps(gaps)
+    function = _compiled(spline, tmp_path)
+    pointer = ctypes.POINTER(ctypes.c_double)
+    found = [function(row.ctypes.data_as(pointer)) for row in np.ascontiguousarray(rows)]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -104,31 +151,44 @@ def test_hostile_names_stay_comments(name, tmp_path):
     assert space["predict"]([3.0, 1.0]) == 4.0
 
 
+def _calculated(spline, rows, folder):
+    """Let LibreOffice evaluate the spline's formula on every row."""
+    letters = [f"{chr(ord('A') + f)}" for f in range(rows.shape[1])]
+    with (folder / "in.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([*spline.feature_names, "f"])
+        for k, row in enumerate(rows, start=2):
+            formula = spline.to_excel_formula([f"{letter}{k}" for letter in letters])
+            assert k != 2 or formula == spline.to_excel_formula()
+            writer.writerow([*(repr(v) for v in row.tolist()), formula])
+    profile = f"-env:UserInstallation=file://{folder}/profile"
+    # Evaluate formulas; write values in full ("false" for as shown).
+    options = "csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,true,false,false,false,-1"
+    subprocess.run(
+        [OFFICE, profile, "--headless", "--infilter=CSV:44,34,76,1,,1033,false,true,false,false,false,-1,true",
+         "--convert-to", options, "--outdir", folder / "out", folder / "in.csv"],
+        check=True, capture_output=True, timeout=120,
+    )  # fmt: skip
+    (out,) = (folder / "out").glob("*.csv")
+    with out.open(newline="") as file:
+        return [float(line[-1]) for line in list(csv.reader(file))[1:]]
+
+
 @pytest.mark.skipif(OFFICE is None, reason="needs LibreOffice (libreoffice-calc)")
 @pytest.mark.parametrize("kind", ["few", "linear"])
 def test_a_spreadsheet_equals_predict(models, kind, tmp_path):
     fitted, X = models
     spline, rows = fitted[kind].spline_, _rows(fitted[kind], X)
-    cells = [f"{chr(ord('A') + f)}{{}}" for f in range(rows.shape[1])]
-    with (tmp_path / "in.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow([*spline.feature_names, "f"])
-        for k, row in enumerate(rows, start=2):
-            formula = spline.to_excel_formula([cell.format(k) for cell in cells])
-            assert k != 2 or formula == spline.to_excel_formula()
-            writer.writerow([*(repr(v) for v in row.tolist()), formula])
-    profile = f"-env:UserInstallation=file://{tmp_path}/profile"
-    # Evaluate formulas; write values in full ("false" for as shown).
-    options = "csv:Text - txt - csv (StarCalc):44,34,76,1,,0,false,true,false,false,false,-1"
-    subprocess.run(
-        [OFFICE, profile, "--headless", "--infilter=CSV:44,34,76,1,,1033,false,true,false,false,false,-1,true",
-         "--convert-to", options, "--outdir", tmp_path / "out", tmp_path / "in.csv"],
-        check=True, capture_output=True, timeout=120,
-    )  # fmt: skip
-    (out,) = (tmp_path / "out").glob("*.csv")
-    with out.open(newline="") as file:
-        found = [float(line[-1]) for line in list(csv.reader(file))[1:]]
-    _close(found, spline, rows)
+    _close(_calculated(spline, rows, tmp_path), spline, rows)
+
+
+@pytest.mark.skipif(OFFICE is None, reason="needs LibreOffice (libreoffice-calc)")
+def test_a_spreadsheet_equals_predict_on_gaps_and_categories(gaps, tmp_path):
+    spline, rows, expected = _check_gaps(gaps)
+    found = _calculated(spline, rows, tmp_path)
+    size = _size(spline, rows).ravel()
+    assert len(found) == 1000
+    assert (np.abs(found - expected) <= 1e-12 * size).all(), (np.abs(found - expected) / size).max()
 
 
 def test_nan_stays_nan_in_python():

@@ -4,6 +4,7 @@ An attack is a module of this package with
 
 - ``NAME: str`` and ``DEFAULT_COUNT: int``, the cases of a full run,
 - ``SHORT_COUNT: int``, the cases that ``make test`` runs (leave it out if a test of its own does that),
+- ``FORKS = True`` if it forks: then ``make test`` runs it in a process of its own,
 - ``attack(first: int, count: int, seed: int, folder: Path, report: Callable[[str], None]) -> Outcome``.
 
 ``attack`` tries the cases first, …, first + count − 1. A case depends on the seed and its number alone, so that the

@@ -16,6 +16,8 @@ from tests.torture.outcome import Outcome
 
 # Seconds without a word from the attack after which it counts as hung.
 SILENCE = 900.0
+# Seconds that a process has to end once it has said what came of its cases.
+ENDING = 30.0
 
 
 def run_block(module: str, first: int, count: int, seed: int, silence: float = SILENCE) -> Outcome:
@@ -31,12 +33,12 @@ def run_block(module: str, first: int, count: int, seed: int, silence: float = S
         while ours.poll(silence):
             message = ours.recv()
             if isinstance(message, Outcome):
-                process.join()
+                process.join(ENDING)
                 return message
             last = message
         return _broken(first, count, f"hung for {silence:.0f} s after: {last}")
     except EOFError:
-        process.join()
+        process.join(ENDING)
         return _broken(first, count, f"ended with exit code {process.exitcode} after: {last}")
     finally:
         if process.is_alive():

@@ -60,6 +60,8 @@ def _target(rng: np.random.Generator, folder: Path) -> Target:
         known = [key for key in PARAMETERS if key in kind().get_params()]
         chosen = known[rng.integers(len(known))]
         options[chosen] = odd(chosen, rng)
+    elif rng.random() < 0.4:
+        options |= {"max_degree": 2, "max_terms": 7, "interaction": str(rng.choice(["min", "product"]))}
     model = kind(**options)
 
     def call() -> None:

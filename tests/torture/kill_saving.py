@@ -27,6 +27,7 @@ from tests.torture.processes import ended, forked
 NAME = "kill_saving"
 DEFAULT_COUNT = 200
 SHORT_COUNT = 12
+FORKS = True
 # File operations that Python announces; a save has about thirty of them.
 OPERATIONS = 40
 # Seconds within which a random moment lies: a few saves long.

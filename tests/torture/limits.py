@@ -46,8 +46,8 @@ def waited(process: int | str = "self") -> float:
 
 @contextlib.contextmanager
 def limit(seconds: float) -> Iterator[None]:
-    """Interrupt what takes longer."""
-    clock = Clock()
+    """Interrupt what takes longer. A timer that was set before, pytest's for the whole test say, goes on."""
+    clock, begun = Clock(), time.monotonic()
 
     def ring(*_: object) -> None:
         left = seconds - clock.seconds()
@@ -56,12 +56,14 @@ def limit(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
 
     previous = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    outer, _ = signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, previous)
+        if outer:
+            signal.setitimer(signal.ITIMER_REAL, max(outer - (time.monotonic() - begun), 0.01))
 
 
 def fault(error: BaseException) -> str | None:

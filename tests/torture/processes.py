@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 import warnings
 from collections.abc import Callable
 
@@ -22,6 +24,14 @@ def forked(work: Callable[[], object]) -> int:
         os._exit(code)
 
 
-def ended(child: int) -> int:
+def ended(child: int, seconds: float = 120.0) -> int:
     """Wait for a process; return its exit code, or the negative number of the signal that ended it."""
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.002)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    raise TimeoutError(f"the child did not end within {seconds:.0f} s")

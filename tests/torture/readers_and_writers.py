@@ -25,8 +25,9 @@ from tests.torture.outcome import Outcome
 NAME = "readers_and_writers"
 DEFAULT_COUNT = 60
 SHORT_COUNT = 1
-# Seconds of a round.
-SECONDS = 1.0
+FORKS = True
+# Seconds of a round, and those after which a process that says nothing counts as hung: a save waits for up to 60.
+SECONDS, PATIENCE = 1.0, 90.0
 
 
 def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[str], None]) -> Outcome:
@@ -50,22 +51,27 @@ def attack(first: int, count: int, seed: int, folder: Path, report: Callable[[st
 
 def _round(place: Path, made: list[kw.Spline], seed: list[int]) -> list[tuple[str, int, str | None]]:
     context = multiprocessing.get_context("fork")
-    results = context.SimpleQueue()
     works = [_save, _save, _load, _load]
+    pipes = [context.Pipe() for _ in works]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # the children only save and load
         processes = [
-            context.Process(target=_work, args=(w, place, made, [*seed, k], results)) for k, w in enumerate(works)
+            context.Process(target=_work, args=(w, place, made, [*seed, k], theirs), daemon=True)
+            for k, (w, (_, theirs)) in enumerate(zip(works, pipes, strict=True))
         ]
         for process in processes:
             process.start()
-    found = [results.get() for _ in processes]
+    found = [
+        ours.recv() if ours.poll(PATIENCE) else (f"{w.__name__[1:]}s", 0, f"{w.__name__[1:]} hung or died")
+        for w, (ours, _) in zip(works, pipes, strict=True)
+    ]
     for process in processes:
-        process.join()
+        process.join(PATIENCE)
+        process.kill()
     return found
 
 
-def _work(work, place, made, seed, results) -> None:  # type: ignore[no-untyped-def]
+def _work(work, place, made, seed, pipe) -> None:  # type: ignore[no-untyped-def]
     """Save or load until the round is over; report how often, and the first thing that went wrong."""
     rng, number, sentence = np.random.default_rng(seed), 0, None
     until = time.monotonic() + SECONDS
@@ -76,7 +82,7 @@ def _work(work, place, made, seed, results) -> None:  # type: ignore[no-untyped-
         except BaseException as error:
             last = traceback.extract_tb(error.__traceback__)[-1]
             sentence = f"{work.__name__[1:]} raised {type(error).__name__}: {error} ({last.name})"
-    results.put((f"{work.__name__[1:]}s", number, sentence))
+    pipe.send((f"{work.__name__[1:]}s", number, sentence))
 
 
 def _save(place: Path, made: list[kw.Spline], rng: np.random.Generator) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from knotwork.atomic import atomic_file
-from knotwork.commands.output import require_own_folder
+from knotwork.commands.output import take_folder
 from knotwork.printable import printable
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def demo(
         "knotwork-demo"
     ),
 ) -> None:
-    """Abalone: a spline becomes a network and trains on, beside a random start; then one where the start decides."""
+    """Turn a spline into a network and train it, next to a random start."""
     import numpy as np
     import torch
 
@@ -41,7 +41,7 @@ def demo(
     from knotwork.commands.terminal_plot import plot_curves
     from knotwork.experiments.threads import one_thread
 
-    require_own_folder(out, "spline.txt")
+    take_folder(out, "demo")
     console = Console(highlight=False, emoji=False)
     begun = time.perf_counter()
     X, y = kw.datasets.load_abalone()
@@ -49,14 +49,14 @@ def demo(
     X_train, y_train, X_test, y_test = X[~test], y[~test], X[test], y[test]
     console.print(
         f"[bold]Abalone[/]: how many rings does a shellfish have (its age), given its sex and seven measurements? "
-        f"{len(X_train)} to learn from, {len(X_test)} to test on."
+        f"{len(X_train)} rows to train on, {len(X_test)} to test on."
     )
 
     model = kw.MarsRegressor().fit(X_train, y_train)  # the first fit on a machine compiles
     start = time.perf_counter()
     model.fit(X_train, y_train)
     took = 1000 * (time.perf_counter() - start)
-    console.print(f"\n[bold]1. A spline[/], fitted in {took:.1f} ms. It can be read; h(u) is max(0, u):\n")
+    console.print(f"\n[bold]1. A spline[/], fitted in {took:.1f} ms. You can read it; h(u) is max(0, u):\n")
     console.print(_formula(model, console.width), markup=False)
 
     net = kw.to_network(model, dtype=torch.float64)
@@ -69,8 +69,8 @@ def demo(
     )
 
     console.print(
-        f"\n[bold]3. Grown to 128 × 128 and trained on[/], {epochs} epochs, next to a random start of that shape. "
-        f"Error on validation rows, in rings:\n"
+        f"\n[bold]3. Grown to 128 × 128 units and trained[/] for {epochs} epochs, and the same network from random "
+        f"weights. Error on validation rows, in rings:\n"
     )
     networks = {}
     for name in COLOURS:
@@ -108,16 +108,13 @@ def demo(
 
 
 def _formula(model: MarsRegressor, room: int) -> str:
-    """Return the spline with four digits, two terms a line if there is room."""
-    spline = model.spline_
-    parts = [
-        f"{'+' if beta >= 0 else '-'} {abs(beta):.4g}·{term.describe(spline.feature_names)}"
-        for term, beta in zip(spline.terms, spline.coef[:, 0], strict=True)
-    ]
+    """Return the spline's formula, two terms a line if there is room."""
+    intercept, *lines = str(model.spline_).splitlines()
+    parts = [line.strip() for line in lines if line.startswith("  ")]  # what comes after the terms is not indented
     width = max(len(part) for part in parts)
     columns = 2 if 11 + 2 * width + 2 <= room else 1
     lines = ["  ".join(f"{part:{width}s}" for part in parts[k : k + columns]) for k in range(0, len(parts), columns)]
-    return "\n".join([f"   rings = {spline.intercept[0]:.4g}", *(f"{'':11s}{line.rstrip()}" for line in lines)])
+    return "\n".join([f"   rings = {intercept}", *(f"{'':11s}{line.rstrip()}" for line in lines)])
 
 
 def _train(name: str, epochs: int) -> SplineNetRegressor:
@@ -155,24 +152,25 @@ def _made_up(console: Console, epochs: int) -> Table:
     (X, y), (X_test, y_test) = draw(700, 0), draw(2000, 1)
     errors = {}
     for name in COLOURS:
-        with console.status(f"a made-up table, {name} …"), one_thread():
+        with console.status(f"a simulated table, {name} …"), one_thread():
             fits = [_train(name, count).fit(X, y) for count in (0, epochs)]
         before, after = (float(np.sqrt(np.mean((fit.predict(X_test) - y_test) ** 2))) for fit in fits)
         errors[name] = (before, after)
     console.print(
-        f"\nWhere the response bends sharply, the start decides. A made-up table of {len(X)} rows, noise of std "
+        f"\nWhere the response bends sharply, the start decides. A simulated table of {len(X)} rows, noise of std "
         f"{MADE_UP_NOISE}, the same {epochs} epochs:\n"
     )
     return _error_table("error on new rows", errors, float(np.std(y_test)))
 
 
 def _head_start(curves: dict[str, list[float]]) -> str:
-    """Say how long the random start needs to be where the spline began."""
+    """Say how long the random start needs to reach the error that the spline begins with."""
     goal = curves["spline start"][0]
     reached = next((epoch for epoch, value in enumerate(curves["random start"]) if value <= goal), None)
+    begins = f"\nOn the validation rows the spline start begins at {goal:.2f} rings; the random start"
     if reached is None:
-        return f"\nThe random start does not get below the {goal:.2f} rings at which the spline start began."
-    return f"\nThe random start needs {reached} epochs for the {goal:.2f} rings at which the spline start began."
+        return f"{begins} ends at {min(curves['random start']):.2f}."
+    return f"{begins} needs {reached} epochs to get there."
 
 
 def describe(model: MarsRegressor, X: Any, columns: int = 3) -> list[str]:
@@ -242,8 +240,7 @@ def _save(
 
     import knotwork as kw
 
-    out.mkdir(parents=True, exist_ok=True)
-    with atomic_file(out / "spline.txt") as fresh:  # first: by this file the next demo knows its folder
+    with atomic_file(out / "spline.txt") as fresh:
         fresh.write_text(f"{model.summary()}\n\n{model.spline_}\n", encoding="utf-8")
     kw.save(network, out / "model", overwrite=True)
     files = {
@@ -251,7 +248,7 @@ def _save(
         out / "model": "the trained network; kw.load reads it back",
     }
     if importlib.util.find_spec("matplotlib") is None:
-        files[out] = "would hold a picture of the curves with: pip install 'knotwork[plots]'"
+        files[out] = "gets a picture of the curves, too, if you pip install 'knotwork[plots]'"
         return files
     from knotwork.experiments.figures import demo_curves
 

@@ -37,7 +37,7 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Write a model as ONNX or torch.export; the file appears once it has given knotwork's own prediction."""
+    """Write a model as ONNX or torch.export, checked against knotwork's own predictions."""
     chosen = format or FORMATS.get(out.suffix.lower())
     if chosen is None:
         raise DataError(
@@ -50,11 +50,11 @@ def export(
 
     loaded = kw.load(model)
     if chosen == "onnx":
-        result = export_onnx(loaded, out, dtype=dtype, inputs=inputs)
+        result = export_onnx(loaded, out, dtype=dtype, inputs=inputs, overwrite=force)
     elif inputs == "columns":
         raise DataError("torch has no text: a .pt2 takes features, got --inputs columns; leave it out, or write ONNX")
     else:
-        result = export_torch(loaded, out, dtype=dtype)
+        result = export_torch(loaded, out, dtype=dtype, overwrite=force)
     if as_json:
         print_json({
             "saved": str(out), "format": chosen, "dtype": result.dtype, "inputs": result.inputs,

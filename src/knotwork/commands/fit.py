@@ -35,64 +35,67 @@ def fit(
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file.", show_default=False)],
     target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.", show_default=False)],
     hidden: Annotated[
-        str | None, typer.Option(help="Widths of a network's hidden layers, 64,64 say. Without it: a spline.")
+        str | None,
+        typer.Option(metavar="WIDTHS", help="Hidden layers of a network, such as 64,64; without it, a spline."),
     ] = None,
-    task: Annotated[Literal["auto", "regression", "classification"], typer.Option(help="What the target is.")] = "auto",
+    task: Annotated[
+        Literal["auto", "regression", "classification"],
+        typer.Option(metavar="TASK", help="What the target is: auto, regression or classification."),
+    ] = "auto",
     exclude: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeat for more.")
     ] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column to use though it looks like an identifier; repeat for more."),
+        typer.Option(metavar="COLUMN", help="A column to use although it looks like an identifier; repeat for more."),
     ] = None,
     category: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column of numbers to take as categories; repeat for more."),
+        typer.Option(metavar="COLUMN", help="A column of numbers that are categories; repeat for more."),
     ] = None,
     na: Annotated[
         list[str] | None,
-        typer.Option("--na", metavar="TEXT", help="What stands for a missing value in this file; repeat for more."),
+        typer.Option("--na", metavar="TEXT", help="A word that means missing in this file; repeat for more."),
     ] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Drop rows with missing values.")] = False,
-    test_size: Annotated[float, typer.Option(help="Share of the rows held out to measure the error, or 0.")] = 0.2,
+    test_size: Annotated[float, typer.Option(help="Share of rows held out to measure the error.")] = 0.2,
     groups: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Rows with the same value here stay together: whole groups are held out, and validate a network.",
+            help="Hold out, and validate a network on, whole groups: equal values here.",
         ),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Hold out the latest rows by this column, and validate a network on them."),
+        typer.Option(metavar="COLUMN", help="Hold out, and validate a network on, the latest rows by this column."),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of the training.", min=0)] = 0,
     max_terms: Annotated[int | None, typer.Option(help="Maximum number of terms of the spline.", min=2)] = None,
     max_degree: Annotated[
         int | None,
         typer.Option(
-            help="Maximum number of features in a term of the spline. Without it: 1; for a network 1 or 2, chosen by "
-            "validation.",
+            help="Maximum number of features in a term: 1 by default, 1 or 2 for a network.",
             min=1,
         ),
     ] = None,
     loss: Annotated[
         str | None,
         typer.Option(
-            help="What a regression makes small: squared_error, absolute_error, huber, quantile, poisson, gamma or "
-            "tweedie. The last three never predict a number below zero.",
+            metavar="LOSS",
+            help="squared_error, absolute_error, huber, quantile, poisson, gamma or tweedie.",
         ),
     ] = None,
     quantile: Annotated[float | None, typer.Option(help="The quantile that --loss quantile predicts.")] = None,
     power: Annotated[
-        float | None, typer.Option(help="The power of --loss tweedie: between 1 and 2 for amounts.")
+        float | None, typer.Option(help="The power of --loss tweedie, between 1 and 2 for amounts.")
     ] = None,
     epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs to train a network.", min=0)] = None,
     memory_limit: Annotated[
         int,
         typer.Option(
             metavar="MB",
-            help="A Parquet file that takes more memory than this is read in parts; so is the fit.",
+            help="Read a Parquet file that needs more memory than this in parts.",
             min=64,
         ),
     ] = 1024,
@@ -124,7 +127,7 @@ def fit(
     if in_parts or is_large(data, memory_limit << 20):
         given: dict[str, Any] = {"--groups": groups, "--time": time, "--category": category, "--na": na}
         given["--drop-missing"] = drop_missing
-        given |= {"--loss": loss, "--hidden": hidden, "--max-degree": max_degree if max_degree != 1 else None}
+        given |= {"--loss": loss, "--hidden": hidden}
         found = _fit_in_parts(
             data, target, task, exclude or [], include or [], options, test_size, seed, memory_limit << 20, given, out,
             force,
@@ -199,7 +202,7 @@ def _fit_in_parts(
         for held in (False, True)
     ]
     start = perf_counter()
-    estimator.fit(kw.Batches(sides[0], memory_limit=memory_limit))
+    estimator.fit(sides[0].batches)
     seconds = perf_counter() - start
     train = errors_of(estimator, sides[0], chosen, None)
     found = {"train": train} | ({"test": errors_of(estimator, sides[1], chosen, train)} if test_size else {})

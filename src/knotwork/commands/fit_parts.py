@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.data.batches import Batches, Rows
+from knotwork.data.batches import Batches, IterableSource, Rows
 from knotwork.data.files import Table, is_parquet, open_parquet, read_file
 from knotwork.errors import DataError
 
@@ -56,6 +56,11 @@ class Side:
     test_size: float
     held_out: bool
 
+    @property
+    def batches(self) -> Batches:
+        """The rows of this side as a fit takes them."""
+        return _Counted(self, memory_limit=self.memory_limit)
+
     def __iter__(self) -> Iterator[tuple[Any, NDArray[Any]]]:
         import pyarrow.dataset as ds
 
@@ -70,6 +75,28 @@ class Side:
                 yield rows.X, y
             elif wanted.any():
                 yield rows.X.filter(wanted), y[wanted]
+
+
+class _Counted(Batches):
+    """Batches of a side, which know about how many rows they will have: progress can say how long a reading takes."""
+
+    def source(self, y: Any, sample_weight: Any) -> IterableSource:
+        """Return the rows as a fit reads them."""
+        return _SideSource(self.data, y, sample_weight)
+
+
+class _SideSource(IterableSource):
+    """Batches of a side."""
+
+    def __init__(self, side: Side, y: Any, sample_weight: Any) -> None:
+        super().__init__(side, y, sample_weight)
+        self._side = side
+
+    def rows(self) -> int:
+        """Return how many rows a side has, but for chance and rows without a target."""
+        side = self._side
+        share = side.test_size if side.held_out else 1 - side.test_size
+        return round(share * open_parquet(side.path, ())[0].metadata.num_rows)
 
 
 def _present(y: NDArray[Any]) -> NDArray[np.bool_]:
@@ -127,7 +154,7 @@ def _class_errors(model: Any, side: Side, train: dict[str, Any] | None) -> dict[
         "rows": rows,
         "counts": first,
         "accuracy": right / rows,
-        "accuracy_of_the_commonest_class": float(counts[first.argmax()] / rows),
+        "accuracy_of_the_majority_class": float(counts[first.argmax()] / rows),
         "log_loss": -likelihood / rows,
         "log_loss_of_the_class_shares": float(-(counts @ np.log(first / first.sum())) / rows),
         "auc": None,

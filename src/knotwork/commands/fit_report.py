@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from knotwork.data.column_selection import Task
 
 
+# Lines of the formula that a network starts from: several members have dozens of terms together.
+MAX_LINES = 13
+
+
 def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dict[str, float | None]:
     """Return the errors on some rows, and that of the best constant."""
     predicted = model.predict(X)
@@ -28,7 +32,7 @@ def errors(model: Any, X: pd.DataFrame, y: Any, y_train: Any, task: Task) -> dic
         shares = model.predict_proba(X)
         return {
             "accuracy": float(np.mean(predicted == y)),
-            "accuracy_of_the_commonest_class": float(np.mean(y == values[counts.argmax()])),
+            "accuracy_of_the_majority_class": float(np.mean(y == values[counts.argmax()])),
             "log_loss": _log_loss(y, model.classes_, shares),
             "log_loss_of_the_class_shares": _log_loss(y, values, np.tile(counts / counts.sum(), (len(y), 1))),
             "auc": _auc(y, model.classes_, shares),
@@ -167,7 +171,8 @@ def print_report(report: dict[str, Any]) -> None:
     start = "the spline it starts from:" if "network" in model else ""
     line("formula", f"{start} h(u) = max(0, u)".strip())
     for label, formula in model["formulas"].items():
-        console.print(f"\n{printable(label)} ≈ {formula}", markup=False)
+        shown = _beginning(formula) if "network" in model else formula
+        console.print(f"\n{printable(label)} ≈ {shown}", markup=False)
     console.print()
     if model["held"]:
         line("", "values outside the training range count as its nearest end")
@@ -179,20 +184,40 @@ def print_report(report: dict[str, Any]) -> None:
         line("saved", f"{report['saved']}; knotwork predict {report['saved']} new.csv uses it")
 
 
+def _beginning(formula: str) -> str:
+    """Return the first lines of a formula, and how many terms follow.
+
+    >>> _beginning("\\n".join(["1.5", *(f"  + {k}·x" for k in range(20))])).splitlines()[-2:]
+    ['  + 11·x', '… and 8 more terms: kw.load(model).spline_ has them']
+    """
+    lines = formula.splitlines()
+    if len(lines) <= MAX_LINES:
+        return formula
+    return "\n".join(
+        [*lines[:MAX_LINES], f"… and {len(lines) - MAX_LINES} more terms: kw.load(model).spline_ has them"]
+    )
+
+
 def _error_words(error: dict[str, float], loss: dict[str, Any] | None = None) -> str:
     if loss is not None:
         return (
-            f"{loss['name']} {error['loss']:.4g} (the best constant: {error['loss_of_the_best_constant']:.4g}), "
-            f"mean absolute {error['mae']:.4g}, D² {error['d2']:.3f}"
+            f"{loss['name']} {_figure(error['loss'])} (the best constant: "
+            f"{_figure(error['loss_of_the_best_constant'])}), mean absolute error {_figure(error['mae'])}, "
+            f"D² {error['d2']:.3f}"
         )
     if "accuracy" in error:
-        majority = error["accuracy_of_the_commonest_class"]
+        majority = error["accuracy_of_the_majority_class"]
         auc = "" if error["auc"] is None else f", AUC {error['auc']:.3f}"
         return (
             f"{100 * error['accuracy']:.1f} % right (the majority class: {100 * majority:.1f} %), log-loss "
             f"{error['log_loss']:.4g} (the classes' shares: {error['log_loss_of_the_class_shares']:.4g}){auc}"
         )
     return (
-        f"RMSE {error['rmse']:.4g} (guessing the mean: {error['rmse_of_the_mean']:.4g}), "
-        f"mean absolute {error['mae']:.4g}, R² {error['r2']:.3f}"
+        f"RMSE {_figure(error['rmse'])} (guessing the mean: {_figure(error['rmse_of_the_mean'])}), "
+        f"mean absolute error {_figure(error['mae'])}, R² {error['r2']:.3f}"
     )
+
+
+def _figure(value: float) -> str:
+    """Write an error with four digits, large ones as whole numbers: 26390, not 2.639e+04."""
+    return f"{value:.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"

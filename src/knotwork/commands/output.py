@@ -10,8 +10,12 @@ from typing import Any
 
 import typer
 
+from knotwork.atomic import atomic_file, remove_abandoned, writing
 from knotwork.errors import DataError
 from knotwork.printable import printable_json
+
+# By this file a command knows its own folder.
+MARK = "knotwork.txt"
 
 
 def print_json(result: dict[str, Any]) -> None:
@@ -30,32 +34,40 @@ def _without_nan(value: Any) -> Any:
 
 
 def require_free_file(path: Path, force: bool, inputs: Sequence[Path]) -> None:
-    """Refuse a file that exists already unless it may be replaced; an input, or a part of one, never may."""
+    """Refuse a file that exists already unless it may be replaced; an input, or a part of a model, never may."""
+    from knotwork.serial.folder import is_part
+
     if path.is_dir():
         raise DataError(f"the output must be a file, {path} is a folder; name a file in it")
     if path.exists() and not force:
         raise DataError(f"{path} exists already; pass --force to replace it or choose another --out")
-    if path.exists() and any(path.samefile(part) for place in inputs for part in _files(place)):
+    if path.exists() and any(place.exists() and path.samefile(place) for place in inputs):
         raise DataError(f"the output must be another file than the inputs, {path} is one of them; choose another --out")
+    if is_part(path):
+        raise DataError(f"the output must be no part of a saved model, {path} is one; choose another --out")
     if not path.absolute().parent.is_dir():
         raise DataError(f"the folder of the output must exist, {path.absolute().parent} does not; make it first")
 
 
-def _files(place: Path) -> list[Path]:
-    """Return the files of an input: itself, or those of a model's folder that a save puts there."""
-    if not place.is_dir():
-        return [place] if place.exists() else []
-    from knotwork.serial.tables import DOCUMENT
+def take_folder(path: Path, command: str) -> None:
+    """Make the folder of a command's files; refuse one with something in it that this command did not make.
 
-    return [*place.glob(DOCUMENT), *place.glob("*.safetensors")]
-
-
-def require_own_folder(path: Path, mark: str) -> None:
-    """Refuse a folder with something in it that a command did not make: its own ones have ``mark`` in them."""
+    The folder is known by a file whose text nobody else writes: people have folders called ``runs`` and ``model``.
+    """
+    mark, text = path / MARK, f"knotwork {command} made this folder. It replaces its own files here.\n"
     if path.exists() and not path.is_dir():
         raise DataError(f"the output must be a folder, {path} is a file; choose another --out")
-    if path.is_dir() and any(path.iterdir()) and not (path / mark).exists():
-        raise DataError(f"{path} is a folder with other things in it, which may be replaced; choose another --out")
+    with writing(path):
+        if path.is_dir():
+            remove_abandoned(path)  # of a run that was killed before it had made the mark
+        if path.is_dir() and any(path.iterdir()) and not (mark.is_file() and mark.read_bytes() == text.encode()):
+            raise DataError(
+                f"the output must be a new folder or one that knotwork {command} made, {path} has other things in it; "
+                f"choose another --out"
+            )
+        path.mkdir(parents=True, exist_ok=True)
+        with atomic_file(mark) as fresh:
+            fresh.write_bytes(text.encode())
 
 
 def require_free_folder(path: Path, force: bool) -> None:

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from knotwork.atomic import atomic_file
 from knotwork.commands.output import print_json, require_free_file
 from knotwork.errors import DataError
 from knotwork.printable import printable
@@ -42,15 +41,16 @@ def predict(
     ] = None,
     na: Annotated[
         list[str] | None,
-        typer.Option("--na", metavar="TEXT", help="What stands for a missing value in this file; repeat for more."),
+        typer.Option("--na", metavar="TEXT", help="A word that means missing in this file; repeat for more."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Predict the rows of a table. Other columns, the target among them, may be there or not."""
+    """Predict the rows of a table."""
     import knotwork as kw
     from knotwork.commands.prediction_files import open_csv, open_output
     from knotwork.network.resolve import resolve
+    from knotwork.serial.folder import output_file
 
     if out is not None:
         require_free_file(out, force, [model, data])
@@ -59,7 +59,7 @@ def predict(
     fitted = resolve(kw.load(model))
     blocks = _predicted(fitted, model, data, list(dict.fromkeys(id_columns or ())), na or ())
     if out is not None:
-        with atomic_file(out) as fresh, open_output(fresh, out.suffix.lower()) as write:
+        with output_file(out, overwrite=force) as fresh, open_output(fresh, out.suffix.lower()) as write:
             rows = sum(map(write, blocks))
         if as_json:
             print_json({"rows": rows, "saved": str(out)})

@@ -24,7 +24,7 @@ def report(
     ] = None,
     na: Annotated[
         list[str] | None,
-        typer.Option("--na", metavar="TEXT", help="What stands for a missing value in this file; repeat for more."),
+        typer.Option("--na", metavar="TEXT", help="A word that means missing in this file; repeat for more."),
     ] = None,
     out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
     random_start: Annotated[
@@ -33,7 +33,7 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Replace the page if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Write a page that explains a model on the rows of a table: one file, which needs no network."""
+    """Write one HTML page that explains a model on a table."""
     from rich.console import Console
 
     import knotwork as kw
@@ -42,11 +42,13 @@ def report(
     fitted = kw.load(model)
     X, y = split_table(fitted, model, data, target, na or ())
     with Console(stderr=True).status("explaining …"):
-        kw.explain(fitted, X, y, random_start=random_start or None).to_html(out)
+        kw.explain(fitted, X, y, random_start=random_start or None).to_html(out, overwrite=force)
     if as_json:
         print_json({"saved": str(out), "bytes": out.stat().st_size, "rows": len(X)})
     else:
-        typer.echo(f"{len(X)} rows explained in {printable(out)} ({out.stat().st_size / 1e6:.1f} MB)")
+        typer.echo(
+            f"{len(X)} rows explained in {printable(out)} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser"
+        )
 
 
 def split_table(

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from knotwork.commands.output import print_json, require_own_folder
+from knotwork.commands.output import print_json, take_folder
 from knotwork.printable import printable
 
 Stages = Callable[[str, int], AbstractContextManager[Callable[[bool], None]]]
@@ -39,13 +39,13 @@ def reproduce(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
 ) -> None:
-    """Run the published experiments again: report with tables, pictures and JSON. Interrupted, it goes on next time."""
+    """Run the published experiments again; after an interruption it resumes."""
     from dataclasses import replace
 
     from knotwork.experiments.protocol import FULL, shortened
     from knotwork.experiments.reproduction import known, reproduce
 
-    require_own_folder(out, "runs")
+    take_folder(out, "reproduce")
     plan = replace(FULL, seeds=seeds or (2 if quick else FULL.seeds))
     plan = shortened(plan) if quick else plan
     console = Console(stderr=True, highlight=False, emoji=False)

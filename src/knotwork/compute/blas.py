@@ -2,17 +2,29 @@
 
 BLAS adds the parts of a product in another order for every number of threads. Our products are small: a second thread
 gains little, and on a busy machine the threads wait for each other.
+
+And its working memory, taken early: OpenBLAS takes it with its first large product and keeps it; where it gets none, it
+ends the process, which no Python code can catch.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from threadpoolctl import ThreadpoolController
+
+from knotwork.arrays import Floats
+
+# Address space that must be there before OpenBLAS is asked to take its buffer: 32 MiB for x86, and some for the rest.
+BUFFER = 64 << 20
+# A matrix whose product with a vector needs the buffer, and no second thread.
+SHAPE = (1000, 4)
 
 _lock = threading.Lock()
 _open = 0  # blocks that are open now, in all threads
@@ -62,10 +74,27 @@ def _controller() -> ThreadpoolController:
     """Return the libraries that are there; looking for them takes milliseconds, so they are looked for once."""
     global _found
     if _found is None:
-        import scipy.linalg  # noqa: F401  (its BLAS is not NumPy's, and must be there to be found)
+        from scipy.linalg.blas import dgemv  # SciPy's BLAS is not NumPy's, and must be there to be found
 
+        take_buffer(lambda a, b: dgemv(1.0, a, b))
         _found = ThreadpoolController()
     return _found
+
+
+def take_buffer(product: Callable[[Floats, Floats], object] = np.matmul) -> None:
+    """Let a BLAS take its working memory by a product, NumPy's if none is given.
+
+    Raises
+    ------
+    MemoryError, where there is not enough
+    """
+    try:
+        mmap.mmap(-1, BUFFER).close()
+    except OSError:
+        raise MemoryError(
+            f"linear algebra needs {BUFFER >> 20} MB of working memory, and there is less; free some or raise the limit"
+        ) from None
+    product(np.ones(SHAPE), np.ones(SHAPE[1]))
 
 
 def _reset_in_child() -> None:

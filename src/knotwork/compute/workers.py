@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 # Below this many touched values a second thread costs more to wake than it saves.
-MIN_WORK = 400_000
+MIN_WORK = 100_000
 MAX_THREADS = 256
 # Rows per block of the fixed summation order, and the maximum number of blocks.
 MIN_BLOCK, MAX_BLOCKS = 32_768, 16

@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from knotwork.arrays import read_array
+from knotwork.data.digest import Digest, digest
 from knotwork.data.table import as_frame
 from knotwork.errors import DataError, KnotworkError, one_line
 from knotwork.parameters import shown
@@ -53,6 +54,10 @@ class Rows:
                 f"a part must be a table or an array with rows, number {self.number} is a {type(self.X).__name__}"
             ) from None
 
+    def digest(self) -> Digest:
+        """Return what is kept of the rows to know them again."""
+        return digest(self.X, self.y, self.weight, len(self))
+
 
 class Source(Protocol):
     """Parts of a table, wherever they are.
@@ -83,7 +88,7 @@ class Batches:
     ----------
     data : Parquet file or folder (str or Path), ``pyarrow.dataset.Dataset``, array or memory map (N, d), or anything
         that can be iterated over several times and yields (X, y) or (X, y, sample_weight)
-    memory_limit : bytes that a fit may take beside the interpreter. It sets the rows of a batch of files and arrays;
+    memory_limit : bytes that a fit may use, interpreter not counted. It sets the rows of a batch of files and arrays;
         an iterable has batches of its own
 
     Pass it to ``fit`` in the place of X. For Parquet, y and sample_weight are names of columns (a list of them for
@@ -155,24 +160,18 @@ class LocalSource:
     ) -> T:
         """Read all parts once, each while the one before is worked on, and add up in order."""
         total: T | None = None
+        seen: Digest | None = None
         done, all_rows = 0, self.rows() if report is not None else None
-        for rows in one_ahead(self.parts(columns)):
-            size = len(rows)
-            if size == 0:
-                continue
+        # What a part holds is looked at while the one before is worked on.
+        for rows, own in one_ahead((part, part.digest()) for part in self.parts(columns) if len(part)):
             found = task(rows)
-            total = found if total is None else plus(total, found)
-            done += size
+            total, seen = (found, own) if total is None or seen is None else (plus(total, found), seen.plus(own))
+            done += own.rows
             if report is not None:
                 report(done, all_rows)
-        if total is None:
+        if total is None or seen is None:
             raise no_rows()
-        before = self.__dict__.setdefault("_count", done)
-        if done != before:
-            raise DataError(
-                f"a source must give the same rows each time it is read, got {before} rows and then {done}; keep it as "
-                f"it is while a fit runs"
-            )
+        self.__dict__.setdefault("_first", seen).require_same(seen)
         return total
 
 
@@ -182,12 +181,18 @@ def no_rows() -> DataError:
 
 
 def one_ahead(parts: Iterator[T]) -> Iterator[T]:
-    """Read the next part in a thread while the caller works on the last one."""
-    with ThreadPoolExecutor(1, thread_name_prefix="knotwork-read") as reader:
+    """Read the next part in a thread while the caller works on the last one.
+
+    A caller that stops early, by Ctrl-C say, does not wait for a part that nobody wants.
+    """
+    reader = ThreadPoolExecutor(1, thread_name_prefix="knotwork-read")
+    try:
         waiting = reader.submit(next, parts, None)
         while (part := waiting.result()) is not None:
             waiting = reader.submit(next, parts, None)
             yield part
+    finally:
+        reader.shutdown(wait=False, cancel_futures=True)
 
 
 class IterableSource(LocalSource):
@@ -197,10 +202,12 @@ class IterableSource(LocalSource):
         if not hasattr(data, "__iter__") or iter(data) is data:
             raise DataError(
                 f"batches are read several times, got a {type(data).__name__} that can be read once at most; pass a "
-                f"list, or an object whose __iter__ begins anew"
+                f"list, or an object whose __iter__ starts from the first batch each time"
             )
         if y is not None or sample_weight is not None:
-            raise DataError("batches bring their own y and sample_weight, got them beside; leave them out")
+            raise DataError(
+                "batches bring their own y and sample_weight, got them as arguments as well; leave those out"
+            )
         self._data = data
 
     def parts(self, columns: Sequence[str] | None, order: np.random.Generator | None = None) -> Iterator[Rows]:
@@ -224,7 +231,7 @@ def _read(data: Iterable[Any]) -> Iterator[Any]:
     except Exception as error:
         raise DataError(
             f"batches must be readable several times, this {type(data).__name__} raised {type(error).__name__}: "
-            f"{one_line(error)}; mend it, or pass a list"
+            f"{one_line(error)}; fix it, or pass a list"
         ) from error
 
 
@@ -304,7 +311,7 @@ class DatasetSource(LocalSource):
         self._dataset, self._flat, self._weight = dataset, isinstance(y, str), sample_weight
         self._features = [name for name in names if name not in used]
         if not self._features:
-            raise DataError("a fit needs at least one column beside y, the file has none; add the features")
+            raise DataError("a fit needs at least one column besides y, the file has none; add the features")
         self._step = batch_rows(memory_limit, len(names))
 
     def rows(self) -> int:
@@ -327,7 +334,7 @@ def _values(column: Any) -> Any:
 
 
 def _readable(tables: Iterator[Any]) -> Iterator[Any]:
-    """Let what pyarrow says of a file that it cannot read be one sentence of ours."""
+    """Let what pyarrow says of a file that it cannot read become one sentence."""
     import pyarrow as pa
 
     try:
@@ -419,7 +426,9 @@ def _opened(data: Any) -> Any:
     try:
         import pyarrow.dataset as ds
     except ImportError:
-        raise DataError("Parquet files are read by pyarrow, which is not here; pip install knotwork[parquet]") from None
+        raise DataError(
+            "Parquet files are read by pyarrow, which is not installed; pip install knotwork[parquet]"
+        ) from None
     import pyarrow as pa
 
     try:

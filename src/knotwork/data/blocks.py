@@ -15,7 +15,15 @@ import numpy as np
 
 from knotwork.data.csv_errors import find_junk, require_even_lines
 from knotwork.data.dialect import Dialect, read_dialect
-from knotwork.data.files import csv_blocks, is_parquet, open_parquet, or_missing, rows_of_block, too_long
+from knotwork.data.files import (
+    csv_blocks,
+    is_parquet,
+    open_parquet,
+    or_missing,
+    parquet_batches,
+    rows_of_block,
+    too_long,
+)
 from knotwork.data.names import require_columns
 from knotwork.data.pieces import Kind, as_numbers, without
 from knotwork.data.stream import BlockTooLong
@@ -43,7 +51,7 @@ def read_blocks(
     path : the file; Parquet is known by its first bytes, whatever its name
     columns : the columns of the model and what each must hold
     carry : columns to carry along; they may be among the model's
-    missing : words of this file that stand for no value, beside those that always do
+    missing : words that mean a missing value in this file, in addition to the usual ones
     """
     if is_parquet(path):
         yield from _parquet_blocks(path, columns, carry, missing)
@@ -102,7 +110,7 @@ def _parquet_blocks(
     import pyarrow as pa
 
     file, rows = open_parquet(path, [*columns, *carry], columns)
-    for batch in file.iter_batches(rows, columns=list(dict.fromkeys([*columns, *carry]))):
+    for batch in parquet_batches(path, file, rows, dict.fromkeys([*columns, *carry])):
         series = {}
         for name, kind in columns.items():
             values = batch.column(name)
@@ -154,4 +162,4 @@ def _junk(path: Path, name: str, dialect: Dialect | None, missing: Sequence[str]
 
 
 def _no_rows(path: Path) -> DataError:
-    return DataError(f"a table must have rows, {path} has column names only; check that it was written whole")
+    return DataError(f"a table must have rows, {path} has column names only; check that it was written completely")

@@ -25,7 +25,7 @@ from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns, require_distinct
 from knotwork.data.pieces import MAX_CHARACTERS, MAX_TEXTS, Kind, Pieces, Values, without
 from knotwork.data.stream import BlockTooLong, CsvBytes, as_text
-from knotwork.errors import DataError, MissingPackage
+from knotwork.errors import DataError, MissingPackage, one_line
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,7 +130,7 @@ def read_file(
     as_text : columns to take as text even if they hold numbers
     skip : columns not to look at
     columns : the columns to keep and what each must hold; None keeps all as they come
-    missing : words of this file that stand for no value, beside those that always do
+    missing : words that mean a missing value in this file, in addition to the usual ones
     max_rows : of a Parquet file about how many rows to read; None for all
     """
     if is_parquet(path):
@@ -146,7 +146,7 @@ def is_parquet(path: Path) -> bool:
     with path.open("rb") as file:
         magic = file.read(4)
     if magic != b"PAR1" and path.suffix.lower() == ".parquet":
-        raise DataError(f"a Parquet file begins with PAR1, {path} does not; check that it was copied whole")
+        raise DataError(f"a Parquet file begins with PAR1, {path} does not; check that it was copied completely")
     return magic == b"PAR1"
 
 
@@ -261,15 +261,30 @@ def open_parquet(path: Path, needed: Sequence[str], plain: Iterable[str] = ()) -
     except ImportError:
         raise MissingPackage(f"reading {path} (Parquet) needs pyarrow; pip install 'knotwork[parquet]'") from None
     try:
-        file = pq.ParquetFile(path)
+        # Row groups that are buffered ahead stay in memory until the file is closed, all of them in the end.
+        file = pq.ParquetFile(path, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"a Parquet file must be whole, {path} cannot be read ({error}); copy it again") from None
+        raise _not_whole(path, error) from None
     names = tuple(file.schema_arrow.names)
     require_distinct(names, path)
     require_columns(needed, names, path)
     for name in plain:
         _require_plain_type(path, name, file.schema_arrow.field(name).type)
     return file, max(1000, BLOCK // max(1, len(needed)))
+
+
+def parquet_batches(path: Path, file: Any, rows: int, columns: Iterable[str]) -> Iterator[Any]:
+    """Read so many rows at a time; damage is that of this file, whatever is written meanwhile."""
+    import pyarrow as pa
+
+    try:
+        yield from file.iter_batches(rows, columns=list(columns))
+    except (pa.ArrowException, OSError) as error:
+        raise _not_whole(path, error) from None
+
+
+def _not_whole(path: Path, error: Exception) -> DataError:
+    return DataError(f"a Parquet file must be whole, {path} cannot be read ({one_line(error)}); copy it again")
 
 
 def _read_parquet(
@@ -290,7 +305,7 @@ def _read_parquet(
     dates = {n for n in wanted if pa.types.is_temporal(file.schema_arrow.field(n).type)}
     for name in wanted:
         _require_plain_type(path, name, file.schema_arrow.field(name).type)
-    for batch in file.iter_batches(max(1000, BLOCK // max(1, len(wanted))), columns=list(wanted)):
+    for batch in parquet_batches(path, file, max(1000, BLOCK // max(1, len(wanted))), wanted):
         rows += batch.num_rows
         for name in wanted:
             values = batch.column(name)
@@ -385,7 +400,7 @@ def _table(
     zones: Mapping[str, str] | None = None,
 ) -> Table:
     if rows == 0:
-        raise DataError(f"a table must have rows, {path} has column names only; check that it was written whole")
+        raise DataError(f"a table must have rows, {path} has column names only; check that it was written completely")
     kinds: dict[str, Kind] = {name: column.kind or "number" for name, column in pieces.items()}
     columns: dict[str, Values] = {}
     known = dict(zones or {})

@@ -132,10 +132,17 @@ class ResponseLoss:
         return float(np.log(mean)) if self.link == "log" else mean
 
     def score(self, y: Floats, predicted: Floats, weights: Floats | None = None) -> float:
-        """Return D², the share of the constant's deviance that is explained: R² for squared errors and Huber's loss."""
+        """Return D², the share of the constant's deviance that is explained: R² for squared errors and Huber's loss.
+
+        Of equal responses there is nothing to explain: 1 where all predictions are right, else 0, as R² has it.
+        """
         from sklearn import metrics
 
         if self.power > 0:
+            metrics.mean_tweedie_deviance(y, predicted, sample_weight=weights, power=self.power)  # checks them
+            counted = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
+            if len(counted) > 1 and np.ptp(y[counted]) == 0:  # d2_tweedie_score would divide by zero, or nearly
+                return float(np.array_equal(predicted.reshape(y.shape)[counted], y[counted]))
             return float(metrics.d2_tweedie_score(y, predicted, sample_weight=weights, power=self.power))
         if self.is_quantile:
             return float(metrics.d2_pinball_score(y, predicted, sample_weight=weights, alpha=self.quantile))

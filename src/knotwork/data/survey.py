@@ -36,6 +36,8 @@ from knotwork.errors import DataError
 # Different texts of a column that are counted; a column with more is a name of its rows, or refused.
 MAX_COUNTED = 65_536
 SEED = 23
+# Columns that a message lists.
+SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,8 @@ class Survey:
         """Return the survey of these rows and others, which come after them; ``merge`` adds what is known of y."""
         if [column.name for column in self.columns] != [column.name for column in other.columns]:
             raise DataError(
-                f"all parts of a table must have the same columns, got {len(self.columns)} in one and "
-                f"{len(other.columns)} in another, or other names"
+                f"all parts of a table must have the same columns in the same order, got "
+                f"{_listed(self.columns)} in one and {_listed(other.columns)} in another; choose them alike"
             )
         if self.y.shape[1:] != other.y.shape[1:]:
             raise DataError(f"all parts must have a y of one shape, got {self.y.shape[1:]} and {other.y.shape[1:]}")
@@ -153,6 +155,11 @@ class Survey:
         kept = smallest(self.keys, SAMPLE)
         weight = None if self.weight is None else self.weight[kept]
         return replace(self, X=taken(self.X, kept), y=self.y[kept], weight=weight, keys=self.keys[kept])
+
+
+def _listed(columns: tuple[ColumnSurvey, ...]) -> str:
+    names = [column.name for column in columns[:SHOWN]]
+    return ", ".join(names) + (f" … ({len(columns)})" if len(columns) > SHOWN else "")
 
 
 def survey_rows(X: Any, y: NDArray[Any], weight: Floats | None, number: int, response: Any, threads: int = 1) -> Survey:
@@ -249,6 +256,8 @@ def _survey_column(name: str, column: Any, weight: Floats | None, counted: NDArr
             f"columns must be finite, column {name!r} contains inf; drop those rows, or make such values missing ones "
             f"(NaN)"
         )
+    if not len(values):  # a part without a value says nothing of the kind: gaps in a text may be NaN, a number
+        return ColumnSurvey(name, "", gaps=gaps, gap_weight=float(gaps if weight is None else weight.sum()))
     return ColumnSurvey(name, kind, low, high, gaps, zone=zone, of_day=of_day)
 
 

@@ -95,6 +95,9 @@ class Estimator(BaseEstimator):
         return super()._get_param_names()
 
     def _validate_params(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.timedelta64):  # numpy counts it among its integers, and scikit-learn lets it pass
+                raise ParameterError(f"{name} must be no length of time, got {value!r}; pass a number")
         try:
             super()._validate_params()
         except InvalidParameterError:

@@ -83,17 +83,28 @@ class Calibration:
         end are quantiles of their ends.
         """
         place = self._place(coverage)
-        n = len(self.scores)
-        upper = min(int(np.ceil(place - 1e-9)), n) - 1
         spreads, ends = self.spreads(matrix), np.empty((len(matrix), 2))
-        step = max(1, MAX_VALUES // n)
+        step = max(1, MAX_VALUES // len(self.scores))
         for start in range(0, len(matrix), step):
             rows = slice(start, start + step)
             middle = fold_predictions[rows][:, self.folds]
             reach = spreads[rows, None] * self.scores
-            ends[rows, 0] = np.partition(middle - reach, n - 1 - upper, axis=1)[:, n - 1 - upper]
-            ends[rows, 1] = np.partition(middle + reach, upper, axis=1)[:, upper]
+            ends[rows, 0] = -self._upper(reach - middle, place)
+            ends[rows, 1] = self._upper(middle + reach, place)
         return ends
+
+    def _upper(self, values: Floats, place: float) -> Floats:
+        """Return the value of each row, (N, n), that stands at a place of n in rising order, by weight: (N,)."""
+        n = len(self.weights)
+        if (self.weights == self.weights[0]).all():
+            at = min(max(int(np.ceil(place - 1e-9)), 1), n) - 1
+            found: Floats = np.partition(values, at, axis=1)[:, at]
+            return found
+        order = np.argsort(values, axis=1)
+        total = np.cumsum(self.weights[order], axis=1) / self.weights.mean()
+        below = (total < place * (1 - 1e-12)).sum(axis=1).clip(max=n - 1)
+        chosen: Floats = np.take_along_axis(values, np.take_along_axis(order, below[:, None], axis=1), axis=1)[:, 0]
+        return chosen
 
 
 def require_coverage(coverage: float) -> None:

@@ -38,7 +38,7 @@ def _is_plain(array: Any, *dimensions: int) -> bool:
 
 @contextmanager
 def refusing(what: str) -> Iterator[None]:
-    """Let what numpy or scikit-learn say of a value that is no table of numbers be one sentence of ours."""
+    """Let what numpy or scikit-learn say of a value that is no table of numbers become one sentence."""
     try:
         yield
     except KnotworkError:

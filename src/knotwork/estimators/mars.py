@@ -67,8 +67,8 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         with interactions min(200, max(40, 2·features)) + 1.
     max_degree : int or "auto", default 1
         Maximum number of features in a term. "auto" raises it up to 3 as long as the mean loss of held-out
-        rows falls by more than 1 %: three fifths of the rows are held out, a fifth at a time, by what they hold. So
-        each degree that is tried takes about as long as two to three fits.
+        rows falls by more than 1 %: three fifths of the rows are held out, a fifth at a time, chosen by their
+        values. Each degree that is tried takes as long as two to three fits.
     penalty : float, default None
         Charge per knot in GCV; None is 3, or 2 with compat="earth". A penalty of 0 charges for terms only, −1 for
         nothing.
@@ -78,8 +78,8 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         Minimum number of observations between two knots, and between a knot and the ends of the data; None is
         Friedman's rule. Apart from it, a knot closer to another one of its column than a twelfth, in the mean of the
         share of rows and the share of the range between them, must explain more than 2·log(N) variances of the
-        residual; and knots at neighbouring values, of whole numbers say, stay only if held-out rows say that they pay.
-        ``compat="earth"`` has no such rule.
+        residual; and knots at neighbouring values, of whole numbers say, stay only if they lower the error of held-out
+        rows. ``compat="earth"`` has no such rule.
     max_knots : int, "auto" or None, default "auto"
         Maximum number of candidate knots per feature, spread evenly over the ranks of those the spans allow. "auto" is
         255, which at small N is all of them; None is all of them always.
@@ -101,8 +101,8 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         Terms whose interactions are searched at a time; those that would have reduced the RSS least leave the list.
     extrapolate : "clip", "linear" or None, default None
         "clip" holds every column at its limits, in the fit and in prediction, so that the model is flat beyond them.
-        The limits are the column's range, less values far beyond the bulk of it. "linear" goes on with the last slope.
-        None is "clip", or "linear" with compat="earth".
+        The limits are the column's range, outliers far beyond the bulk not counted. "linear" continues with the last
+        slope. None is "clip", or "linear" with compat="earth".
     scale_responses : bool, default False
         With several responses: the search divides each by its own std, whatever its unit of measurement. False adds up
         their squared errors as they are, so that a response with a small std hardly counts. Either way the coefficients
@@ -111,7 +111,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         What to do about missing values. "indicator" fills them in, and columns that have some in training get a feature
         of their own, ``column is missing``; "error" refuses them.
     loss : str, default "squared_error"
-        What the coefficients make small, by scikit-learn's names: "squared_error", "absolute_error", "huber",
+        What the coefficients minimise, by scikit-learn's names: "squared_error", "absolute_error", "huber",
         "quantile", "poisson", "gamma" or "tweedie". Any but the first takes one response. The last three have the link
         log: the spline is that of log(y), and predictions are positive. Terms are found by least squares on working
         responses, and their coefficients by the loss itself. "huber" is quadratic up to 1.35 robust stds of the
@@ -123,8 +123,8 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
     cv : int, splitter of scikit-learn, iterable of (training, held-out) pairs of row numbers, or None, default None
         None leaves the size to GCV. Else it is the size with the minimum mean ``loss`` of held-out rows (squared errors
         are summed over the responses), and with max_degree="auto" the degree, which rises while that error falls. The
-        model is then fitted to all rows at that size. A number makes folds by what rows hold: equal rows are in one
-        fold, whatever their order (where there are fewer than two different rows a fold, equal rows are spread).
+        model is then fitted to all rows at that size. A number makes folds by the rows' values: equal rows share one,
+        whatever their order (where there are fewer than two different rows a fold, equal rows are spread).
         ``fit`` passes ``groups`` on to a splitter. Folds learn what their columns of many categories become from their
         own training rows; which columns there are, what fills gaps and, in additive fits of many rows, where knots may
         be, is learned from all rows, but not from their responses. Folds of many rows choose among 127 knots a column
@@ -142,7 +142,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
     spline_ : Spline, of the encoded features
     gcv_, grsq_, rss_, rsq_ : float, summed over the responses
     feature_importances_ : (n_features_in_,) rise in RSS without the feature, scaled to sum 1
-    knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that carry their values
+    knots_ : tuple of Knot, the knots of ``spline_`` with the training rows that have their values
     limits_ : Limits, the range of the encoded features as they were fitted; ``outside(X)`` marks rows beyond it
     training_rows_ : TrainingRows, by which explanations know rows that were in the fit; None for a GPU and
         for a stream
@@ -150,7 +150,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
     loss_ : ResponseLoss, the loss with its parameters
     calibration_ : Calibration, with ``cv`` and one response: the scores of out-of-fold rows that ``predict_interval``
         goes by
-    deviance_, null_deviance_ : float, of the training rows: what ``loss`` makes small, and that of the best constant
+    deviance_, null_deviance_ : float, of the training rows: what ``loss`` minimises, and that of the best constant
     fit_ : SplineFit, the whole record: ``spline``, ``knots``, ``quality``, ``coordinates`` (means and stds) and
         ``selection`` (the forward pass and what pruning kept) in the data's units of measurement, ``standardised`` in
         those of the search. With another loss than squared errors a ResponseFit; its ``search`` is that SplineFit, and
@@ -361,10 +361,13 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         """Set what intervals come from: the out-of-fold predictions of the rows kept, whose responses are y (N,)."""
         matrix = np.asarray(table.matrix, dtype=np.float64)
         unseen = np.asarray(self.oof_prediction_[table.numbers], dtype=np.float64).reshape(-1)
-        fitted = self.loss_.predict(self.spline_(matrix)).reshape(-1)
         weights = np.ones(len(y)) if table.weights is None else np.asarray(table.weights, dtype=np.float64)
         names = table.encoder.feature_names
         folds = fold_of_rows(self, table)
+
+        def fitted() -> Floats:
+            return self.loss_.predict(self.spline_(matrix)).reshape(-1)
+
         self.calibration_ = calibrate_intervals(matrix, np.asarray(y), unseen, fitted, weights, names, folds)
 
     def _fold_predictions(self, X: Any, matrix: Floats) -> Floats:
@@ -406,7 +409,9 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         values = self.loss_.predict(self.spline_(matrix))
         return values if self._flat_output else values.reshape(len(values), -1)
 
-    @checked(draws=whole(2), blocks=whole(2), coverage=number(0, 1), points=whole(2), random_state=whole(0))
+    @checked(
+        draws=whole(2, 10_000), blocks=whole(2), coverage=number(0, 1), points=whole(2, 1000), random_state=whole(0)
+    )
     def stability(
         self,
         X: Any,
@@ -428,9 +433,9 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         Parameters
         ----------
         X, y, sample_weight : the training rows
-        draws, blocks : how many fits, and of how many blocks
+        draws, blocks : how many fits, 10 000 at most, and of how many blocks
         coverage : share of the draws' curves that lie within a band, at each point
-        points : of a curve, at quantiles of its column
+        points : of a curve, at quantiles of its column, 1000 at most
         random_state : seed of the draws
 
         Returns

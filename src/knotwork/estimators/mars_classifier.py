@@ -94,7 +94,6 @@ max_parents, extrapolate
     gcv_, grsq_, rss_, rsq_ : float, of the least-squares fit to the indicators that found the terms
     feature_importances_ : (n_features_in_,) rise in deviance without the column (Wald's statistic), scaled to sum 1
     knots_, limits_, training_rows_, encoder_ : as in MarsRegressor
-    knots_, limits_, encoder_ : as in MarsRegressor
     temperature_, calibration_error_, calibration_ : as in SplineNetClassifier, from the out-of-fold rows of ``cv``
     path_, fold_splines_, fold_rows_, fold_encoders_, cv_results_ : as in MarsRegressor; errors are log-losses
     oof_prediction_ : (N, classes) probabilities, with ``cv``

@@ -72,12 +72,16 @@ def member_rows(
     """
     training = own = split.training
     if spline is not None:
-        apart = held_out(rows.X[training], spline, seed + 1)
-        training, own = training[~apart], training[apart]
+        training, own = _parted(rows, training, spline, seed + 1)
     if choosing is None:
         return MemberRows(training, split.validation, own, split.validation)
-    out = held_out(rows.X[own], choosing, seed + 2)
-    return MemberRows(training, split.validation, own[~out], own[out])
+    return MemberRows(training, split.validation, *_parted(rows, own, choosing, seed + 2))
+
+
+def _parted(rows: Sample, numbers: Rows, share: float, seed: int) -> tuple[Rows, Rows]:
+    """Part some rows into the others and about this share; rows that are all equal are both."""
+    out = held_out(rows.X[numbers], share, seed)
+    return (numbers[~out], numbers[out]) if out.any() else (numbers, numbers)
 
 
 def fold_splits(rows: Sample, members: int, seed: int, classes: bool, *, warns: bool) -> list[ValidationSplit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from knotwork.data.columns.kinds import Column
 from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.columns.levels import Levels
 from knotwork.data.table import TableEncoder
+from knotwork.parameters import shown
 
 
 def monotone_features(monotonic_cst: Any, encoder: TableEncoder) -> tuple[int, ...] | None:
@@ -38,15 +40,21 @@ def _by_column(monotonic_cst: Any, encoder: TableEncoder) -> list[int]:
             raise ValueError(f"monotonic_cst must name columns of X, got {unknown[0]!r}; they are {names[:8]}")
         values = [monotonic_cst.get(name, 0) for name in names]
     else:
-        array = np.asarray(monotonic_cst, dtype=object)
+        try:
+            array = np.asarray(monotonic_cst, dtype=object)
+        except Exception as error:  # an object of the caller's, which may raise anything
+            raise ValueError(
+                f"monotonic_cst must have one entry for each of the {len(names)} columns, got {shown(monotonic_cst)}, "
+                f"which is no array"
+            ) from error
         if array.shape != (len(names),):
             raise ValueError(
                 f"monotonic_cst must have one entry for each of the {len(names)} columns, got shape {array.shape}"
             )
         values = array.tolist()
     for name, value in zip(names, values, strict=True):
-        if isinstance(value, bool) or value not in (-1, 0, 1):
-            raise ValueError(f"monotonic_cst must hold -1, 0 or 1 for each column, got {value!r} for {name!r}")
+        if not isinstance(value, Real) or isinstance(value, bool) or value not in (-1, 0, 1):
+            raise ValueError(f"monotonic_cst must hold -1, 0 or 1 for each column, got {shown(value)} for {name!r}")
     return [int(value) for value in values]
 
 

@@ -33,8 +33,9 @@ from knotwork.progress import reading_progress
 from knotwork.spline.model import Spline
 
 T = TypeVar("T")
-# Share of the memory that is for the buffer; the rest is for a part, as it is read, and in the network's coordinates.
-BUFFER_SHARE = 4
+# Share of the memory that is for the buffer. Half of it is copied when it is filled again; the rest is for a part, as
+# it is read, and in the coordinates of the network.
+BUFFER_SHARE = 8
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def read_sampled(model: Any, opened: Opened) -> Sampled:
     for name in ("validation", "spline_fraction"):
         if getattr(model, name) is not None:
             raise DataError(
-                f"rows that are not in memory are held out by what they hold, {name} needs a table in memory; leave it "
+                f"rows that are not in memory are held out by their values, {name} needs a table in memory; leave it "
                 f"out, or set validation_fraction"
             )
     classes = hasattr(model, "class_weight")

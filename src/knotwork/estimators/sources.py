@@ -38,9 +38,12 @@ from knotwork.estimators.inputs import (
 )
 from knotwork.parameters import is_same, shown
 from knotwork.progress import reading_progress
-from knotwork.spline.likelihood import ClassFit, default_terms, indicators
+from knotwork.spline.degree import chosen_degree
+from knotwork.spline.fit import with_held_out_losses
+from knotwork.spline.layout import Known
+from knotwork.spline.likelihood import ClassFit, default_terms, held_out_log_losses, indicators
 from knotwork.spline.part_logits import fit_part_logits
-from knotwork.spline.parts import Known, fit_parts
+from knotwork.spline.parts import fit_parts
 from knotwork.spline.result import SplineFit
 
 
@@ -74,9 +77,8 @@ def is_dask(X: Any) -> bool:
 
 def require_parts(model: Any) -> None:
     """Refuse what a fit to parts does not have."""
-    usual = {"max_degree": 1, "compat": None, "cv": None, "loss": "squared_error"}
+    usual = {"compat": None, "cv": None, "loss": "squared_error"}
     why = {
-        "max_degree": "additive terms from sums of parts",
         "compat": "the knots of a sample",
         "cv": "all rows, none held out",
         "loss": "squared errors from sums of parts",
@@ -85,7 +87,7 @@ def require_parts(model: Any) -> None:
         if not is_same(getattr(model, name, value), value):
             raise DataError(
                 f"rows that are not in memory are fitted with {why[name]}, got {name}={shown(getattr(model, name))}; "
-                f"leave it out, or fit a table in memory"
+                f"leave it out, or fit a sample in memory"
             )
     if model.backend == "torch":
         raise DataError("rows that are not in memory are summed on the CPU, got backend='torch'; choose backend='cpu'")
@@ -194,7 +196,8 @@ def _labels(y: Any, count: int) -> NDArray[Any]:
     return labels.astype(object) if labels.dtype.kind in "US" else labels
 
 
-def _merged(a: Survey, b: Survey) -> Survey:
+def merged(a: Survey, b: Survey) -> Survey:
+    """Return the survey of two parts together."""
     return a.plus(b, _both)
 
 
@@ -205,7 +208,7 @@ def _both(a: Any, b: Any) -> Any:
 def survey(model: Any, opened: Opened, classes: bool, reading: Callable[[str], Report | None]) -> Survey:
     """Read a source for the first time."""
     threads = thread_count(model.n_jobs) if opened.source.local else 1
-    found = opened.source.add(SurveyPart(classes, threads), _merged, None, reading("knots"))
+    found = opened.source.add(SurveyPart(classes, threads), merged, None, reading("knots"))
     if found.rows < 2:
         raise DataError(f"a fit needs at least 2 rows of positive weight, got {found.rows}; add rows or weight")
     if not found.total <= MAX_WEIGHT:
@@ -302,7 +305,7 @@ def read_counts(counts: Counts, class_weight: Any) -> tuple[NDArray[Any], Classe
     """Return the classes, and how labels are read."""
     labels = np.array(sorted(counts.counts), dtype=object if counts.text else None)
     if len(labels) < 2:
-        only = f"only class {labels[0]!r}" if len(labels) else "no class"
+        only = f"only class {labels.tolist()[0]!r}" if len(labels) else "no class"
         raise DataError(f"a classifier needs rows of at least 2 classes, got {only}; add rows of another class")
     rows, weights = (
         np.array(each, dtype=np.float64) for each in zip(*(counts.counts[k] for k in labels.tolist()), strict=True)
@@ -340,13 +343,18 @@ def fit_classifier(model: Any, opened: Opened) -> None:
         encoder = learn_survey(weighted, model.missing)  # as in memory, where classes weigh when gaps are filled
         reader = PartReader(encoder, target)
         options = replace(model._options(encoder), spacing="free")
+        part = reader(Rows(found.X, found.y, found.weight, 0))
+        held: tuple[float, ...] = ()
+        if isinstance(options.max_degree, str):
+            held = held_out_log_losses(part.X, part.y, len(labels), part.weight, options, float(model.ridge))
+            options = replace(options, max_degree=chosen_degree(held))
         if options.max_terms is None:
-            options = replace(options, max_terms=default_terms(found.rows, len(encoder.feature_names), 1))
+            terms = default_terms(found.rows, len(encoder.feature_names), options.max_degree)
+            options = replace(options, max_terms=terms)
         shares = target.totals / target.totals.sum()
         top = np.ones(1) if len(labels) == 2 else 1 / np.sqrt(shares)
         ends = np.stack([np.zeros_like(top), top])
-        search = _fit(model, opened, found, reader, ends, options, reading)
-        part = reader(Rows(found.X, found.y, found.weight, 0))
+        search = with_held_out_losses(_fit(model, opened, found, reader, ends, options, reading), held)
         model.fit_ = fit_part_logits(opened.source, reader, part, search, target.totals, float(model.ridge), reading)
     assert isinstance(model.fit_, ClassFit)
     model.classes_ = labels

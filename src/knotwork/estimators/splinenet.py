@@ -25,7 +25,7 @@ from knotwork.spline.response import huber_width
 
 
 class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, SplineNetBase):
-    """A ReLU network that starts as a spline fitted to the data and is trained on from there.
+    """A ReLU network that starts as a spline fitted to the data and is then trained.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
         Epochs without improvement before training ends.
     setback : float or None, default 0.05
         An epoch that leaves the validation loss this share above the best is undone, and the learning rate halved from
-        there on: the network loses little of what it has learned. None lets every epoch stand.
+        there on: the network loses little of what it has learned. None keeps every epoch.
     average : float, default 10
         Epochs over which the weights are averaged; the average is validated and kept. It lets a large learning rate
         work on a good start without undoing it.
@@ -78,7 +78,7 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
     extrapolate : "clip" or "linear", default "clip"
         "clip" holds every column at its limits, in training and in prediction, so that the network is flat beyond them.
         The limits are the column's range, less values far beyond the bulk of it. They are part of the ``Scaling`` in
-        front of ``network_``; ``hidden`` names the layers behind it. "linear" goes on with the last slope.
+        front of ``network_``; ``hidden`` names the layers behind it. "linear" continues with the last slope.
     validation : splitter of scikit-learn or iterable of (training, validation) pairs of row numbers, default None
         Which rows to validate on, instead of ``validation_fraction``: ``GroupShuffleSplit`` keeps the rows of a group
         together (``fit(X, y, groups=…)``), ``TimeSeriesSplit`` validates on the latest rows of a table in the order of
@@ -98,7 +98,7 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
         warning says so. Each member has the layers that ``hidden`` names. Every second one is trained with columns of
         long tails scaled by median and interquartile range instead of mean and std.
     loss, quantile, power : as in MarsRegressor
-        What training makes small. With "poisson", "gamma" and "tweedie" the network gives log(y), and ``predict`` its
+        What training minimises. With "poisson", "gamma" and "tweedie" the network gives log(y), and ``predict`` its
         exponential.
     monotonic_cst : None
         Monotone effects are for MarsRegressor and MarsClassifier, whose networks ``to_network`` makes; training does
@@ -217,5 +217,10 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
         rows, self.calibration_ = problem.rows, None
         if rows.y.shape[1] == 1:
             self.calibration_ = calibrate_intervals(
-                rows.X, rows.y[:, 0], unseen.reshape(-1), fitted.reshape(-1), rows.weight, problem.encoder.feature_names
+                rows.X,
+                rows.y[:, 0],
+                unseen.reshape(-1),
+                lambda: fitted.reshape(-1),
+                rows.weight,
+                problem.encoder.feature_names,
             )

@@ -251,7 +251,7 @@ class SplineNetBase(Estimator):
         opened = open_source(X, y, sample_weight)
         if opened is not None:
             if groups is not None:
-                raise DataError("groups are for rows in memory, got them beside rows in parts; leave them out")
+                raise DataError("groups are for rows in memory, got them with rows in parts; leave them out")
             sampled = read_sampled(self, opened)
             X, y, sample_weight = sampled.survey.X, sampled.survey.y, sampled.survey.weight
         problem = self._read(X, y, sample_weight) if sampled is None else sampled.read(self)

@@ -29,7 +29,7 @@ from knotwork.spline.temperature import calibration_error, fit_temperature
 
 
 class SplineNetClassifier(SetMixin, LogitMixin, ClassifierMixin, SplineNetBase):
-    """A ReLU network whose logits start as those of a spline fitted to the classes, trained on by cross-entropy.
+    """A ReLU network whose logits start as those of a spline fitted to the classes, trained with cross-entropy.
 
     For two classes the network has one output, the log-odds of ``classes_[1]``; for K > 2 it has K, one per class.
 

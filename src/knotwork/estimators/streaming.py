@@ -74,7 +74,7 @@ class StreamingMars(MarsBase):
         at the range of all rows that came, values far beyond the bulk included. And ``knots_`` name no rows.
 
         Memory and time of a fit depend on the candidate knots alone (4·C² bytes for C of them, 25 MB for 10 columns of
-        255). A pickled model goes on with its stream; a saved one keeps the spline only. ``fit`` begins anew.
+        255). A pickled model goes on with its stream; a saved one keeps only the spline. ``fit`` starts over.
 
         Parameters
         ----------
@@ -126,6 +126,8 @@ class StreamingMars(MarsBase):
         response = read_response(y, rows)
         weights, kept = (None, None) if sample_weight is None else read_weights(sample_weight, rows)
         targets = response.reshape(rows, -1)
+        if self.monotonic_cst is not None and targets.shape[1] > 1:
+            raise ValueError(f"monotonic_cst is for one response, got {targets.shape[1]}; fit a model for each")
         encoder, matrix = learn_table(X, response=Response(targets), weights=weights, missing=self.missing)
         learned = [column.name for column in encoder.columns if isinstance(column, LevelMeans)]
         if learned:

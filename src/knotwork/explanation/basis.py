@@ -57,7 +57,7 @@ class Basis:
             + (f" {100 * self.seen:.1f} % of them have a copy among the training rows." if self.seen else ""),
             "out-of-fold": self._out_of_fold,
             "mixed": f"About {100 * (self.seen or 0):.0f} % of these rows are training rows, on which errors are too "
-            f"small. Pass test rows alone to explain(model, X, y) for an honest figure.",
+            f"small. For an honest figure, pass test rows alone; knotwork fit prints that of the rows it holds out.",
             "unknown": "The model does not know whether it was fitted to these rows. If it was, the errors are too "
             "small; explain(model, X, y, held_out=True) says that it was not.",
         }[self.kind]

@@ -1,4 +1,4 @@
-"""Predictions beside the truth, row by row or class by class: what the pictures of quality show.
+"""Predictions against the truth, row by row or class by class: what the pictures of quality show.
 
 Numbers: predicted against actual, and residuals. Classes: the confusion matrix, ROC and precision-recall curves, and
 calibration. All are plain records of arrays; scikit-learn computes the curves.

@@ -15,8 +15,9 @@ import numpy as np
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError
-from knotwork.explanation.subject import Subject
-from knotwork.spline.model import Hinge, hinges_of
+from knotwork.explanation.page_numbers import number_text
+from knotwork.explanation.subject import Subject, sources
+from knotwork.spline.model import hinges_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,4 +144,8 @@ def _describe(subject: Subject, unit: int) -> str:
     scale = float(subject.coordinates.x_scale[feature]) if subject.coordinates is not None else 1.0
     if abs(near - bend) > 1e-4 * max(abs(bend), scale):  # a line is two units that bend anywhere, here at the mean
         return f"line of {name}, {'rising' if weight[feature] > 0 else 'falling'}"
-    return Hinge(0, near, 1 if weight[feature] > 0 else -1).describe([name])
+    part = subject.parts[sources(subject.parts)[feature]]
+    knot = number_text(near) if part.plain else part.text(near)
+    if weight[feature] < 0:
+        return f"h({knot} - {name})"
+    return f"h({name} + {knot[1:]})" if part.plain and near < 0 else f"h({name} - {knot})"

@@ -2,7 +2,7 @@
 
 A curve is the mean prediction over some rows with the column set to each value of a grid, its own mean over those rows
 taken off. For an additive spline that is the column's part itself, exactly, and the grid has all its knots. Accumulated
-local effects move each row only within its neighbourhood, for columns that hang together.
+local effects move each row only within its neighbourhood, for correlated columns.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ BACKGROUND = 256
 # Points between the ends of a column, besides the knots; the network bends anywhere.
 POINTS = 41
 BINS = 30
+# Multiples of a step that tell numbers rounded to it from any others.
+MAX_PLACES = 1e7
 CURVES = ("partial", "accumulated")
 
 
@@ -221,12 +223,41 @@ def column_knots(subject: Subject, c: int) -> Floats:
 
 
 def _histogram(values: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Count values in equal bins; in one where floats are too coarse, or the range too large, for more."""
+    """Count values in equal bins; in one where floats are too coarse, or the range too large, for more.
+
+    Bins of whole numbers, or of numbers rounded to a digit, have the same number of possible values each, the last one
+    fewer and less wide: equal bins that do not say so have teeth that the data do not have.
+
+    >>> counts, edges = _histogram(np.arange(1990.0, 2025.0))
+    >>> counts[:3].tolist(), counts[-1].item(), edges[:3].tolist(), edges[-1].item()
+    ([2, 2, 2], 1, [1989.5, 1991.5, 1993.5], 2024.5)
+    """
     try:
         with np.errstate(over="raise", invalid="raise"):
-            return np.histogram(values, bins=BINS)
+            step = _spacing(values)
+            if step is None:
+                return np.histogram(values, bins=BINS)
+            first, count = float(values.min()), round(float(np.ptp(values)) / step) + 1
+            cuts = np.append(np.arange(0, count, -(-count // BINS)), count)
+            edges = first + (cuts - 0.5) * step
+            if (np.diff(edges) > 0).all():
+                return np.histogram(values, bins=edges)
     except (ValueError, FloatingPointError):
-        return np.array([len(values)]), np.array([values.min(), values.max()])
+        pass
+    return np.array([len(values)]), np.array([values.min(), values.max()])
+
+
+def _spacing(values: Floats) -> float | None:
+    """Return the step that values are multiples of from the smallest on, None if there is none or one value."""
+    distinct = np.unique(values)
+    if len(distinct) < 2:
+        return None
+    smallest = float(np.diff(distinct).min())
+    for step in (smallest, 1.0):
+        places = (distinct - distinct[0]) / step
+        if places[-1] < MAX_PLACES and np.abs(places - places.round()).max() < 1e-3:
+            return step
+    return None
 
 
 def _grid(subject: Subject, rows: Rows | None, c: int, knots: Floats) -> Floats:

@@ -49,7 +49,7 @@ def explain(
         deviances of that loss, in y. Contributions have predictions on both scales
     X : table or array like the one that the model was fitted to; what needs rows says so when it is asked for
     y : (N,) or (N, p) responses, or classes; for errors and permutation importance
-    curves : "partial" (mean over the rows) or "accumulated" (local effects, for columns that hang together)
+    curves : "partial" (mean over the rows) or "accumulated" (local effects, for correlated columns)
     random_start : a fitted model to compare with, or True to fit the same estimator from a random start on X and y
     random_state : seed of the permutations
     held_out : whether the rows were kept out of the fit, True or False. None finds out: a fit remembers its rows. All
@@ -106,7 +106,16 @@ def _is_names(value: Any) -> bool:
 
 
 class Explanation:
-    """What :func:`explain` returns. Every part is computed once, when it is first asked for."""
+    """What :func:`explain` returns. Every part is computed once, when it is first asked for.
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> X, y = kw.datasets.load_abalone()
+    >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+    >>> type(explanation).__name__
+    'Explanation'
+    """
 
     def __init__(
         self,
@@ -206,12 +215,18 @@ class Explanation:
         assert rows is not None
         return parts.contributions(self.subject, self.rows, rows.matrix)
 
-    @checked(path=place())
-    def to_html(self, path: str | os.PathLike[str]) -> None:
-        """Write the report: one page with everything in it, which needs no network."""
+    @checked(path=place(), overwrite=switch())
+    def to_html(self, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
+        """Write the report: one page with everything in it, which needs no network.
+
+        Parameters
+        ----------
+        path : the file
+        overwrite : whether a file that is there may be replaced
+        """
         from knotwork.explanation.report import write_report
 
-        write_report(self, path)
+        write_report(self, path, overwrite=overwrite)
 
     @checked(measure=text().optional, ax=AXES)
     def plot_importances(self, measure: str | None = None, ax: Axes | None = None) -> Axes:
@@ -229,7 +244,7 @@ class Explanation:
 
     @checked(output=whole(0))
     def plot_quality(self, output: int = 0) -> np.ndarray[Any, Any]:
-        """Draw predictions beside the truth: residuals, or confusion, ROC, precision and calibration of classes."""
+        """Draw predictions against the truth: residuals, or confusion, ROC, precision and calibration of classes."""
         from knotwork.explanation.plots import plot_quality
 
         return plot_quality(self, output)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.columns.level_means import LevelMeans
+from knotwork.data.table import TableEncoder
 from knotwork.explanation.effects import Effect, Surface
 from knotwork.explanation.page_numbers import scale, short
 
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
     from knotwork.explanation.explanation import Explanation
 
 MAX_SURFACES = 12
+# Categories that are named at either end, and letters of a name.
+MAX_LEVELS = 5
+MAX_LETTERS = 20
 
 
 def effects(explanation: Explanation, order: list[str]) -> dict[str, Any]:
     """Return the curves in this order, those of columns that the model does not use last."""
     curves = explanation.effects
     ordered = sorted(order, key=lambda name: not curves[name].used)  # stable
-    found = [_effect(curves[name]) for name in ordered]
+    levels = _levels(explanation.subject.table)
+    found = [_effect(curves[name], levels.get(name)) for name in ordered]
     lead = (
         "How the prediction changes when one column changes and the others stay as they are"
         if explanation.curves == "partial"
@@ -36,7 +42,28 @@ def effects(explanation: Explanation, order: list[str]) -> dict[str, Any]:
     return {"lead": lead, "curves": found}
 
 
-def _effect(effect: Effect) -> dict[str, Any]:
+def _levels(table: TableEncoder) -> dict[str, dict[str, str]]:
+    """Say what the numbers stand for that take the place of many categories, by the names of these columns."""
+    found = {}
+    for column in table.columns:
+        if not isinstance(column, LevelMeans):
+            continue
+        for k, (name, measure) in enumerate(zip(column.feature_names, column.measures, strict=True)):
+            rising = [_cut(str(column.levels[i])) for i in np.argsort(column.means[:, k], kind="stable")]
+            what = "mean response" if measure == "mean" else measure
+            found[name] = {
+                "summary": f"{len(rising)} categories, each by its {what}",
+                "text": f"Of its training rows, drawn towards that of all rows where they are few. Lowest: "
+                f"{', '.join(rising[:MAX_LEVELS])}. Highest: {', '.join(rising[: -MAX_LEVELS - 1 : -1])}.",
+            }
+    return found
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_LETTERS else text[: MAX_LETTERS - 1] + "…"
+
+
+def _effect(effect: Effect, levels: dict[str, str] | None) -> dict[str, Any]:
     def curve(values: Floats | None) -> Any:
         return None if values is None else short(values.T)
 
@@ -46,7 +73,7 @@ def _effect(effect: Effect) -> dict[str, Any]:
     assert effect.part is not None
     record = {
         "column": effect.column, "categories": effect.categories, "binary": effect.binary, "used": effect.used,
-        "note": _note(effect), **scale(effect.part),
+        "note": _note(effect), "levels": levels, **scale(effect.part),
     }  # fmt: skip
     if not effect.used and not effect.used_by_spline:  # nothing to draw
         return record | {"band": None}

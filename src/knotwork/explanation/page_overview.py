@@ -27,11 +27,13 @@ def overview(explanation: Explanation) -> dict[str, Any]:
 
     if rows is not None:
         add("rows", len(rows))
-    add("columns", len(subject.columns))
+    add("inputs", len(subject.columns))
     if subject.spline is not None:
         add("terms of the spline", len(subject.spline.terms))
     if subject.network is not None:
-        add("hidden units", " × ".join(str(w) for w in subject.network.widths))
+        members = len(getattr(subject.estimator, "members_", ()))
+        own = [w // max(members, 1) for w in subject.network.widths]
+        add("hidden units" if members < 2 else f"hidden units, each of {members} networks", ", ".join(map(str, own)))
     if rows is not None and rows.y is not None and basis is not None:
         table = explanation.quality
         name = next(n for n in ("out-of-fold prediction", "trained network", table.index[0]) if n in table.index)

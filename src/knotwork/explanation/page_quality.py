@@ -76,7 +76,9 @@ def _classes(explanation: Explanation) -> dict[str, Any] | None:
 
 
 def _interval(explanation: Explanation) -> dict[str, Any] | None:
-    """Return how many responses lie within the model's own intervals."""
+    """Return how many responses of test rows lie within the model's own intervals; training rows made those."""
+    if explanation.basis is None or explanation.basis.kind != "held-out":
+        return None
     rows, intervals = explanation.rows, explanation.intervals
     if rows is None or rows.y is None or intervals is None or rows.y.shape[1] != 1:
         return None

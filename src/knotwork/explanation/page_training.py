@@ -28,6 +28,10 @@ def history(explanation: Explanation) -> dict[str, Any] | None:
     lead = f"Error after each epoch; epoch {found.best_epoch} of {len(found) - 1} was kept."
     if subject.spline is not None:
         lead += " Epoch 0 is the spline, rewritten as layers."
+    if found.undone:
+        what = "1 epoch" if len(found.undone) == 1 else f"{len(found.undone)} epochs"
+        was = "was" if len(found.undone) == 1 else "were"
+        lead += f" {what} that made the validation error much worse {was} undone: there the curves go back."
     other = explanation.random_start.history if explanation.random_start is not None else None
     return {
         "train": losses(found.train_loss), "validation": losses(found.validation_loss),
@@ -54,9 +58,10 @@ def drift(explanation: Explanation) -> dict[str, Any] | None:
     inputs = found.inputs
     woke = [str(name) for name in inputs.index[inputs["woke_up"]]]
     relative = (found.layers["change"] / found.layers["norm"].where(found.layers["norm"] > 0)).fillna(0)
+    layers = ["the output layer" if name == "output" else f"layer {int(name) + 1}" for name in found.layers["layer"]]
+    shares = ["less than 0.5" if share < 0.005 else f"{100 * share:.0f}" for share in relative]
     lead = "In standardised coordinates, training changed " + ", ".join(
-        f"{100 * share:.0f} % of {'the output layer' if name == 'output' else f'layer {int(name) + 1}'}"
-        for name, share in zip(found.layers["layer"], relative, strict=True)
+        f"{share} % of {layer}" for share, layer in zip(shares, layers, strict=True)
     )
     lead += " (norm of the change against norm of the weights)."
     if woke:

@@ -149,8 +149,9 @@ def _draw_bars(effect: Effect, output: int, ax: Axes, shown: list[Any], labels: 
 def _draw_lines(effect: Effect, output: int, ax: Axes, shown: list[Any]) -> None:
     if effect.counts is not None and effect.edges is not None:
         density = ax.twinx()
-        density.stairs(effect.counts, effect.edges, fill=True, color="#e7eaed")
-        density.set_ylim(0, 4 * max(1, effect.counts.max()))
+        heights = effect.counts / np.maximum(np.diff(effect.edges), 1e-300)
+        density.stairs(heights / heights.max(), effect.edges, fill=True, color="#e7eaed")
+        density.set_ylim(0, 4)
         density.set_axis_off()
         density.set_zorder(0)
         ax.set_zorder(1)
@@ -174,7 +175,7 @@ def _draw_lines(effect: Effect, output: int, ax: Axes, shown: list[Any]) -> None
 
 
 def plot_quality(explanation: Explanation, output: int) -> np.ndarray[Any, Any]:
-    """Draw predictions beside the truth and return the axes: of numbers (2,), of classes (4,)."""
+    """Draw predictions against the truth and return the axes: of numbers (2,), of classes (4,)."""
     subject, rows, basis = explanation.subject, explanation.rows, explanation.basis
     if rows is None or rows.y is None or basis is None:
         raise DataError("quality is drawn on rows and their responses, got no y; pass explain(model, X, y)")

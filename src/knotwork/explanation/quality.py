@@ -29,11 +29,18 @@ def error(subject: Subject, outputs: Floats, rows: Rows) -> float:
     if subject.loss is not None:
         return subject.loss.error(outputs[:, 0], rows.y[:, 0])
     if subject.classes is None:
-        return float(np.sqrt(np.mean(np.square(outputs - rows.y))))
+        scale = _power(outputs - rows.y)
+        return scale * float(np.sqrt(np.mean(np.square((outputs - rows.y) / scale))))
     logits = class_logits(outputs, len(subject.classes))
     top = logits.max(axis=1, keepdims=True)
     chances = logits - top - np.log(np.exp(logits - top).sum(axis=1, keepdims=True))
     return float(-chances[np.arange(len(rows)), rows.y].mean())
+
+
+def _power(values: Floats) -> float:
+    """Return a power of two near the largest of values: over it no square is infinite or zero, and no bit changes."""
+    largest = float(np.abs(values).max(initial=0.0))
+    return float(np.ldexp(1.0, np.frexp(largest)[1] - 1)) if 0 < largest < np.inf else 1.0
 
 
 def reported_loss(subject: Subject, loss: float) -> float:
@@ -64,8 +71,9 @@ def explained(subject: Subject, outputs: Floats, rows: Rows) -> float:
         left = float(subject.loss.deviance(outputs[:, 0], y).sum())
         return 1 - left / of_constant if of_constant > 0 else 0.0
     if subject.classes is None:
-        residual = float(np.square(outputs - rows.y).sum())
-        total = float(np.square(rows.y - rows.y.mean(axis=0)).sum())
+        off = rows.y - rows.y.mean(axis=0)
+        scale = _power(off)
+        residual, total = (float(np.square(part / scale).sum()) for part in (outputs - rows.y, off))
         return 1 - residual / total if total > 0 else 0.0
     return float((class_logits(outputs, len(subject.classes)).argmax(axis=1) == rows.y).mean())
 

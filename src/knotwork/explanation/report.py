@@ -15,8 +15,8 @@ import os
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from knotwork.atomic import atomic_file
 from knotwork.explanation.content import page_content
+from knotwork.serial.folder import output_file
 
 if TYPE_CHECKING:
     from knotwork.explanation.explanation import Explanation
@@ -25,10 +25,10 @@ LIBRARY = "plotly-cartesian-4.1.1.min.js"
 SCRIPTS = ("model.js", "charts.js", "quality.js", "row.js", "page.js")
 
 
-def write_report(explanation: Explanation, path: str | os.PathLike[str]) -> None:
+def write_report(explanation: Explanation, path: str | os.PathLike[str], *, overwrite: bool = True) -> None:
     """Write the page to a file; a page that cannot be made leaves the file as it was."""
     text = render(page_content(explanation))
-    with atomic_file(path) as fresh:
+    with output_file(path, overwrite=overwrite) as fresh:
         fresh.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -17,14 +17,14 @@ from torch import nn
 
 from knotwork import __version__
 from knotwork.arrays import Floats
-from knotwork.atomic import atomic_file
 from knotwork.data.links import inverse_link
 from knotwork.errors import MissingPackage, NetworkError
 from knotwork.export.check import ROUNDING, Exported, check, rows_around_the_kinks, warn_of_rounded_rows
 from knotwork.export.columns import Input, as_table, features, feed, inputs_of, raw_rows, refused
 from knotwork.export.nodes import Nodes
 from knotwork.export.subject import Precision, Subject, subject_of
-from knotwork.parameters import checked, place, text
+from knotwork.parameters import checked, place, switch, text
+from knotwork.serial.folder import output_file
 
 OPSET, ML_OPSET = 17, 2
 IR_VERSION = 8
@@ -53,26 +53,28 @@ class Layout:
         return ("features",) if self.columns is None else tuple(column.name for column in self.columns)
 
 
-@checked(path=place(), dtype=text().optional, inputs=text().optional)
+@checked(path=place(), dtype=text().optional, inputs=text().optional, overwrite=switch())
 def export_onnx(
     model: Any,
     path: str | os.PathLike[str],
     *,
     dtype: Precision | None = None,
     inputs: Literal["columns", "features"] | None = None,
+    overwrite: bool = True,
 ) -> Exported:
-    """Write a model as ONNX, after onnxruntime has given our prediction with it.
+    """Write a model as ONNX, once onnxruntime has reproduced knotwork's predictions with it.
 
     Parameters
     ----------
     model : nn.Sequential of Linear and activations, or anything that ``to_network`` takes
-    path : the file; one that is there is replaced, but only once the new one has passed its check
+    path : the file
     dtype : of the weights and outputs, and of the input "features". None is float64 for a file that takes columns
         (float32 if the network has GELU, which runtimes compute in float32 only), and float32 for one that takes
         features, unless a column lies so far from zero that it would be lost
     inputs : "columns" takes the raw table, an input (rows, 1) for each column, under its name; "features" takes one
         matrix of encoded features (rows, features). None is "columns" for an estimator or a pipeline that was fitted to
         a table with column names, "features" for others
+    overwrite : whether a file that is there may be replaced, once the new one has passed its check
 
     Returns
     -------
@@ -111,9 +113,10 @@ def export_onnx(
     layout = _layout(subject, dtype, inputs)
     proto = _graph(subject, layout)
     onnx.checker.check_model(proto, full_check=True)
-    with atomic_file(path) as fresh:
-        onnx.save(proto, fresh)
-        session = onnxruntime.InferenceSession(fresh, providers=["CPUExecutionProvider"])
+    with output_file(path, overwrite=overwrite) as fresh:
+        # As bytes: by a path's ending both would choose another format, and .json, say, could not be read again.
+        fresh.write_bytes(proto.SerializeToString())
+        session = onnxruntime.InferenceSession(fresh.read_bytes(), providers=["CPUExecutionProvider"])
         return _checked(subject, layout, Path(path), session)
 
 

@@ -11,15 +11,17 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from knotwork.atomic import atomic_file
 from knotwork.export.check import Exported, check_features
 from knotwork.export.subject import Precision, subject_of
 from knotwork.network.chain import build
-from knotwork.parameters import checked, place, text
+from knotwork.parameters import checked, place, switch, text
+from knotwork.serial.folder import output_file
 
 
-@checked(path=place(), dtype=text().optional)
-def export_torch(model: Any, path: str | os.PathLike[str], *, dtype: Precision | None = None) -> Exported:
+@checked(path=place(), dtype=text().optional, overwrite=switch())
+def export_torch(
+    model: Any, path: str | os.PathLike[str], *, dtype: Precision | None = None, overwrite: bool = True
+) -> Exported:
     """Write a model as a ``torch.export`` program (.pt2), after the file has given our prediction.
 
     ``torch.export.load(path).module()`` takes a tensor of encoded features (rows, features): torch has no text. The
@@ -35,9 +37,9 @@ def export_torch(model: Any, path: str | os.PathLike[str], *, dtype: Precision |
     # Written by ourselves: torch says nothing that can be understood about a full disk.
     content = io.BytesIO()
     torch.export.save(program, content, extra_files={"knotwork.json": json.dumps(subject.about)})
-    with atomic_file(path) as fresh:
+    with output_file(path, overwrite=overwrite) as fresh:
         fresh.write_bytes(content.getbuffer())
-        module = torch.export.load(fresh).module()
+        module = torch.export.load(io.BytesIO(fresh.read_bytes())).module()  # of a path, whatever its ending
 
         def run(rows: NDArray[Any]) -> NDArray[Any]:
             with torch.no_grad():

@@ -7,6 +7,8 @@ from itertools import islice, pairwise
 from numbers import Integral
 from typing import Any
 
+import numpy as np
+
 from knotwork.errors import NetworkError
 from knotwork.parameters import shown
 
@@ -24,7 +26,7 @@ def read_widths(widths: Any, name: str = "hidden", layers: int = 1) -> tuple[int
     if not isinstance(widths, Iterable) or isinstance(widths, (str, bytes)) or getattr(widths, "ndim", 1) != 1:
         raise TypeError(f"{name} must be widths of layers, as in (64, 64), got {shown(widths)}")
     numbers = list(islice(widths, MAX_LAYERS + 1))
-    if not all(isinstance(width, Integral) for width in numbers):
+    if not all(isinstance(width, Integral) and not isinstance(width, np.timedelta64) for width in numbers):
         raise TypeError(f"{name} must be whole numbers, as in (64, 64), got {shown(widths)}")
     if not layers <= len(numbers) <= MAX_LAYERS or any(width < 1 for width in numbers):
         raise NetworkError(

@@ -55,7 +55,15 @@ def widen(
     X: ArrayLike | None = None,
     random_state: int | None = None,
 ) -> nn.Sequential:
-    """Return the network with every hidden layer (or each, given a sequence) of this width, function unchanged."""
+    """Return the network with every hidden layer (or each, given a sequence) of this width, function unchanged.
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> net = kw.to_network(kw.Spline((kw.Hinge(0, 1.0, 1),), [0.0], [[2.0]], ("x",)))
+    >>> [layer.out_features for layer in kw.widen(net, 8, random_state=0) if isinstance(layer, nn.Linear)]
+    [8, 1]
+    """
     chain = read_chain(net)
     widths = tuple(width) if isinstance(width, Sequence) else (width,) * len(chain.hidden)
     if len(widths) != len(chain.hidden):
@@ -75,7 +83,15 @@ def deepen(
     X: ArrayLike | None = None,
     random_state: int | None = None,
 ) -> nn.Sequential:
-    """Return the network with this many more hidden layers, as wide as the last one (at least), function unchanged."""
+    """Return the network with this many more hidden layers, as wide as the last one (at least), function unchanged.
+
+    Examples
+    --------
+    >>> import knotwork as kw
+    >>> net = kw.to_network(kw.Spline((kw.Hinge(0, 1.0, 1),), [0.0], [[2.0]], ("x",)))
+    >>> [layer.out_features for layer in kw.deepen(net, 2, random_state=0) if isinstance(layer, nn.Linear)]
+    [1, 2, 2, 1]
+    """
     if layers < 1:
         raise NetworkError(f"deepen adds at least one layer, got {layers}")
     if layers > MAX_LAYERS:

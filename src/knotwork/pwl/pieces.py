@@ -31,6 +31,12 @@ class Piece(FrozenArrays):
     ----------
     A, b : (m, d) and (m,), the polytope A·x ≤ b
     theta : (d + 1,) or (outputs, d + 1), the function theta·[1, x]
+
+    Examples
+    --------
+    >>> piece = Piece(A=[[1.0], [-1.0]], b=[1.0, 0.0], theta=[2.0, 3.0])  # 2 + 3·x on [0, 1]
+    >>> piece.theta
+    array([[2., 3.]])
     """
 
     A: Floats
@@ -141,6 +147,13 @@ class Pieces:
     pieces : tuple of Piece, with the same numbers of features and outputs
     exact : whether these are all the pieces; False if they were found by sampling
     coverage : share of the set that they cover: 1, or an estimate from fresh samples
+
+    Examples
+    --------
+    >>> left = Piece([[1.0], [-1.0]], [0.0, 1.0], [0.0, -1.0])  # -x on [-1, 0]
+    >>> right = Piece([[1.0], [-1.0]], [1.0, 0.0], [0.0, 1.0])  # x on [0, 1]
+    >>> len(Pieces((left, right)))  # |x|
+    2
     """
 
     pieces: tuple[Piece, ...]

@@ -13,6 +13,8 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -70,6 +72,28 @@ def _require_free(folder: Path, overwrite: bool, option: str) -> Any:
             f"choose another path"
         )
     return found
+
+
+def is_part(path: Path) -> bool:
+    """Whether a file is the document of a saved model, or its arrays; links are followed."""
+    place = Path(os.path.realpath(path))
+    if not place.is_file():
+        return False
+    if place.name == DOCUMENT:
+        return is_ours(_document_in(place.parent))
+    return _NAME.fullmatch(place.name) is not None or place.name in (_needed(place.parent) or ())
+
+
+@contextmanager
+def output_file(path: str | os.PathLike[str], *, overwrite: bool) -> Iterator[Path]:
+    """Yield a path to write a result to, as :func:`knotwork.atomic.atomic_file` does; never over a part of a model."""
+    with writing(path):
+        if is_part(Path(path)):
+            raise DataError(
+                f"an output must be no part of a saved model, {os.fspath(path)} is one; choose another path"
+            )
+    with atomic_file(path, overwrite=overwrite) as fresh:
+        yield fresh
 
 
 def write_model(folder: Path, document: bytes, arrays: bytes, overwrite: bool) -> None:

@@ -163,6 +163,8 @@ def _check_function(name: str, model: Any, features: int) -> int:
 
         found, outputs = inputs_of(model.pwl_), outputs_of(model.pwl_)
         has_features(model.fit_.coordinates, features)
+        centres = len(model.fit_.coordinates.y_centre)
+        require(centres == outputs, f"coordinates of {centres} outputs where there are {outputs}")
         own = vars(model).get("_standardised", model.pwl_)
         require(_ATTRIBUTES["pwl_"](own), "a function that is none")
         require((inputs_of(own), outputs_of(own)) == (found, outputs), "two functions of different shapes")

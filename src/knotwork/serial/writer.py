@@ -113,7 +113,7 @@ class Writer:
         if isinstance(value, torch.nn.Sequential):
             from knotwork.network.chain import working_layers
 
-            working_layers(value)  # refuses what no function of ours takes
+            working_layers(value)  # refuses what none of our functions takes
         if isinstance(value, torch.nn.Module):
             return self._module(value, path)
         raise _cannot_save(path, type(value).__name__)

@@ -22,7 +22,7 @@ from knotwork.spline.forward import ForwardPass, Step, forward
 from knotwork.spline.host import HostTable, Knots, SearchTable
 from knotwork.spline.interactions import Interactions
 from knotwork.spline.knots import Spans, default_spans
-from knotwork.spline.model import Hinge, Spline, knots_by_feature
+from knotwork.spline.model import Hinge, Term, knots_by_feature
 from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import Opening, RowSums, TermTable
 from knotwork.spline.monotone import made_exact
@@ -161,7 +161,7 @@ def fit_spline(
         grid = table.candidates(plan.spans, plan.max_knots, clip=options.extrapolate == "clip", given=options.knots)
         plan = replace(plan, max_terms=room_for(plan.max_terms, len(X), grid.knots.size, plan.degree))
         rows = table.sums(grid, plan.max_terms, options.sums if plan.degree == 1 else "passes")
-        interactions = None if plan.degree == 1 else _interactions(options, plan.degree, table.minimum(), plan.spans)
+        interactions = None if plan.degree == 1 else interactions_of(options, plan.degree, table.minimum(), plan.spans)
         path, pruned = search(rows, plan, table.x_scaling, table.y_scaling, interactions, report)
         return finish(table, rows, path, pruned, plan, names, options)
 
@@ -229,14 +229,12 @@ def finish(
 
     passes : over the rows that correct the coefficients, at most
     """
-    chosen = pruned.best if options.terms is None else pruned.of_size(options.terms)
+    chosen = _chosen(pruned, options)
     signs = plan.monotone
     fitted = refit(rows, path, chosen, passes) if signs is None else refit_monotone(rows, path, chosen, signs)
     knots = table.find_knots(path.terms)
-    with np.errstate(over="ignore"):  # coefficients that are too large for a float are named below
-        slopes = path.slopes * table.x_scaling.scale
-    values = {key: knot.value for key, knot in knots.items()}
-    terms = tuple(data_term(hinges, values, slopes, path.terms.product) for hinges in path.terms.entries())
+    slopes = _data_slopes(table, path)
+    terms = _data_terms(path, knots, slopes)
     kept = [(f, knot) for hinges in fitted.terms.entries() for f, knot, sign in hinges if sign != 0]
     units = Units.of(terms, table.x_scaling, table.y_scaling, slopes)
     limits = table.limits if options.extrapolate == "clip" else None
@@ -265,6 +263,27 @@ def finish(
     )
 
 
+def chosen_terms(table: Known, path: ForwardPass, pruned: PruningPath, options: FitOptions) -> tuple[Term, ...]:
+    """Return the terms that a fit would have, in the units of the data."""
+    terms = _data_terms(path, table.find_knots(path.terms), _data_slopes(table, path))
+    return tuple(terms[m] for m in _chosen(pruned, options)[1:] - 1)
+
+
+def _chosen(pruned: PruningPath, options: FitOptions) -> NDArray[np.intp]:
+    return pruned.best if options.terms is None else pruned.of_size(options.terms)
+
+
+def _data_slopes(table: Known, path: ForwardPass) -> Floats:
+    with np.errstate(over="ignore"):  # coefficients that are too large for a float are named later
+        slopes: Floats = path.slopes * table.x_scaling.scale
+    return slopes
+
+
+def _data_terms(path: ForwardPass, knots: Knots, slopes: Floats) -> tuple[Term, ...]:
+    values = {key: knot.value for key, knot in knots.items()}
+    return tuple(data_term(hinges, values, slopes, path.terms.product) for hinges in path.terms.entries())
+
+
 def _rss_unit(y: Scaling) -> float:
     """What one unit of a standardised sum of squares is worth, in squared units of the responses."""
     with np.errstate(over="ignore", under="ignore"):  # squares of the response may be beyond the range of floats
@@ -280,9 +299,19 @@ def _fit_best_degree(
     report: Callable[[Step], None] | None,
 ) -> SplineFit:
     """Raise the degree while the squared errors of held-out rows fall."""
-    degrees = auto_degrees(X.shape[1], options.interacting)
     if not isinstance(X, np.ndarray):  # a device has additive fits only, and says so
-        return fit_spline(X, y, weights=weights, names=names, options=replace(options, max_degree=degrees[-1]))
+        degree = auto_degrees(X.shape[1], options.interacting)[-1]
+        return fit_spline(X, y, weights=weights, names=names, options=replace(options, max_degree=degree))
+    held = held_out_by_degree(X, y, weights, names, options)
+    chosen = replace(options, max_degree=chosen_degree(held))
+    fit = fit_spline(X, y, weights=weights, names=names, options=chosen, report=report)
+    return with_held_out_losses(fit, held)
+
+
+def held_out_by_degree(
+    X: NDArray[np.floating], y: Floats, weights: Floats | None, names: Sequence[str] | None, options: FitOptions
+) -> tuple[float, ...]:
+    """Return the mean held-out squared errors of the degrees that an automatic choice tries."""
     # Whether neighbouring knots pay is a matter of the final fit: asking in every fold would take four fits each.
     spacing = "paying" if options.spacing == "auto" else options.spacing
 
@@ -293,10 +322,7 @@ def _fit_best_degree(
         errors: Floats = np.square(part.spline(X[out]).reshape(-1, y.shape[1]) - y[out]).sum(axis=1)
         return errors
 
-    held = held_out_losses(X, losses, degrees, weights)
-    chosen = replace(options, max_degree=chosen_degree(held))
-    fit = fit_spline(X, y, weights=weights, names=names, options=chosen, report=report)
-    return with_held_out_losses(fit, held)
+    return held_out_losses(X, losses, auto_degrees(X.shape[1], options.interacting), weights)
 
 
 def with_held_out_losses(fit: SplineFit, held: tuple[float, ...]) -> SplineFit:
@@ -319,7 +345,7 @@ def _fit_paying(
     """
     paying, apart = (replace(options, spacing=spacing) for spacing in ("paying", "apart"))
     fit = fit_spline(X, y, weights=weights, names=names, options=paying, report=report)
-    if not has_neighbours(fit.spline, X):
+    if not has_neighbours(fit.spline.terms, X):
         return fit
     out = held_out(X, HELD_OUT, seed=0)
     if not 2 <= np.count_nonzero(out) <= len(X) - 2:
@@ -337,9 +363,9 @@ def _fit_paying(
     return fit_spline(X, y, weights=weights, names=names, options=apart, report=report)
 
 
-def has_neighbours(spline: Spline, X: NDArray[np.floating]) -> bool:
+def has_neighbours(terms: Sequence[Term], X: NDArray[np.floating]) -> bool:
     """Whether two knots of a feature's own hinges have no value of the data between them."""
-    own = [term for term in spline.terms if isinstance(term, Hinge)]
+    own = [term for term in terms if isinstance(term, Hinge)]
     for f, knots in knots_by_feature(own).items():
         for low, high in itertools.pairwise(sorted(set(knots))):
             if not _any_between(X[:, f], low, high):
@@ -382,7 +408,8 @@ def _open(X: Any, y: Any, weights: Any, workers: Workers) -> SearchTable:
     return DeviceTable(X, y, weights, workers)
 
 
-def _interactions(options: FitOptions, degree: int, minimum: Floats, spans: Spans) -> Interactions:
+def interactions_of(options: FitOptions, degree: int, minimum: Floats, spans: Spans) -> Interactions:
+    """Return which interactions a search may make; minimum : (d,) of each feature, standardised."""
     features = np.full(len(minimum), options.interacting is None)
     features[list(options.interacting or ())] = True
     return Interactions(

@@ -266,11 +266,13 @@ class Formula:
         """
         spline = self._spline
         ranges = np.array([self._range(written) for written in self._written])
-        # In the factors of Written, which a coefficient includes as it is printed.
-        sizes = np.abs(spline.coef) * ranges[:, None] if len(ranges) else np.zeros((0, spline.intercept.size))
-        largest = sizes.max(axis=0, initial=0.0)
+        # In the factors of Written, which a coefficient includes as it is printed. A term of coefficient 0 is nowhere
+        # large, however far it goes.
+        sizes = np.zeros(spline.coef.shape)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            quanta = np.vstack([DIGITS * largest, DIGITS * largest / ranges[:, None]])
+            np.multiply(np.abs(spline.coef), ranges.reshape(-1, 1), out=sizes, where=spline.coef != 0)
+            largest = sizes.max(axis=0, initial=0.0)
+            quanta = np.vstack([DIGITS * largest, DIGITS * largest / ranges.reshape(-1, 1)])
         quanta[~np.isfinite(quanta) | (quanta <= 0)] = np.nan
         knots: dict[tuple[int, float], float] = {}
         for m, written in enumerate(self._written):

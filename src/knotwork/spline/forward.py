@@ -132,8 +132,9 @@ class _Search:
         self.slopes = np.ones(len(scale)) if self._families is None else self._families.slopes
         self.product = interactions is not None and interactions.product
         # The intercept; the responses are centred, so it explains nothing more of them.
+        self._advance([()], ())
         self._extend([(np.empty(0), self.opening.total, np.zeros(responses))], 0.0)
-        self._absorb([()], (), self.opening.sums[None])
+        self._absorb(self.opening.sums[None])
         self._minimum = rules.in_span * self._table.base[self.grid.linear]
         if rules.in_span_raw > 0:
             with np.errstate(over="ignore"):  # values so small that their squares do not exist are in every span
@@ -185,6 +186,8 @@ class _Search:
             # The two children of a knot have nothing in common.
             columns, known, between = list(move.terms), self._families.known(move, self._columns), 0.0
         if not self.is_full:
+            # First, because where rows are read the products of the columns come from the same reading.
+            self._advance(columns, move.terms)
             if move.parent is None:
                 products = self._hinge_products(move.position, columns)
             else:
@@ -197,7 +200,7 @@ class _Search:
         self.terms += move.terms
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
         if not self.is_full:
-            self._absorb(columns, move.terms, products)
+            self._absorb(products)
 
     def _is_free(self, position: int) -> bool:
         """Whether the feature of a candidate is not in the span yet."""
@@ -227,7 +230,7 @@ class _Search:
         f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
         if position == self._own[position]:
             return self.rows.line_products(f)[None]
-        return self.rows.pair_products(f, knot) if len(columns) == 2 else self.rows.products(self._as_table(columns))
+        return self.rows.pair_products(f, knot) if len(columns) == 2 else self.rows.hinge_products(f, knot)
 
     def _mix_pair(self, knot: float) -> None:
         """Write the terms (x − t)₊ and (t − x)₊ in the last two columns of the span, x and (x − t)₊."""
@@ -268,16 +271,17 @@ class _Search:
             projection[m] = dots / root
             self._columns += 1
 
-    def _absorb(self, columns: Sequence[Hinges], terms: Sequence[Hinges], products: Floats) -> None:
-        """Take the last columns of the span into account, and the terms they are for.
+    def _advance(self, columns: Sequence[Hinges], terms: Sequence[Hinges]) -> None:
+        """Sum what interactions need of new columns, and of the terms they are for."""
+        if self._families is not None:
+            self._families.advance(self._as_table(columns), terms)
 
-        products : (k, C) of the columns with all hinges
-        """
+    def _absorb(self, products: Floats) -> None:
+        """Take the last columns of the span into account: their products with all hinges, (k, C)."""
         self._table.absorb(products, self._factor, self._projection)
         if self._families is not None:
-            first, room = self._columns - len(columns), self.max_terms - self.counter
-            table = self._as_table(columns)
-            self._families.extend(table, terms, first, self._factor, self._projection, room, self._all_of_it)
+            first, room = self._columns - len(products), self.max_terms - self.counter
+            self._families.absorb(first, self._factor, self._projection, room, self._all_of_it)
 
 
 def forward(

@@ -17,7 +17,7 @@ from knotwork.arrays import Floats
 from knotwork.spline.candidates import BETTER, Known
 from knotwork.spline.family_tables import FamilyTables
 from knotwork.spline.knots import child_candidates
-from knotwork.spline.moments.moments import Hinges, Opening, RowSums, TermTable
+from knotwork.spline.moments.moments import ChildStep, Hinges, Opening, RowSums, TermTable
 
 # Knots per feature that children may have; more of them cost time and gain nothing that can be measured.
 CHILD_KNOTS = 63
@@ -76,6 +76,7 @@ class Families:
         self._tables = FamilyTables(slots, self._grid.knots.size, opening.responses.shape[1], max_columns, collinear)
         self._slots: dict[Hinges, int] = {}
         self._free = list(range(slots))
+        self._step: tuple[NDArray[np.int64], NDArray[np.int64], ChildStep]
 
     def best(self) -> Move | None:
         """Return the best step that adds children, None if there is none."""
@@ -101,38 +102,33 @@ class Families:
         slot = self._slots[move.parent]
         return [self._tables.known(slot, side, move.position, columns) for side in move.sides]
 
-    def extend(
-        self,
-        columns: TermTable,
-        terms: Sequence[Hinges],
-        first: int,
-        factor: Floats,
-        projection: Floats,
-        room: int,
-        all_of_it: float,
-    ) -> None:
-        """Add columns to the span, from number ``first`` on, and make parents of the terms that they are for.
-
-        factor, projection : of the span with them; room : how many terms the next step may add
-        all_of_it : the RSS, if steps that explain all of it are to count as equal, or infinity
-        """
+    def advance(self, columns: TermTable, terms: Sequence[Hinges]) -> None:
+        """Add columns to the span, make parents of the terms that they are for, and sum what that takes."""
         found = dict.fromkeys(parent for term in terms if (parent := self._parent_of(term)) is not None)
         new = [parent for parent in found if parent not in self._slots]
         new = new[max(0, len(new) - self._options.max_parents) :]
         self._make_room(len(new))
-        self._sums.extend(columns)
+        slots = np.array(list(self._slots.values()), np.int64)
+        new_slots = np.array([self._free.pop() for _ in new], np.int64)
+        features = np.array([self._other_features(parent) for parent in new], np.bool_).reshape(
+            len(new), self._bends.size
+        )
+        self._step = slots, new_slots, self._sums.advance(columns, slots, new_slots, new, features)
+        self._slots |= dict(zip(new, new_slots.tolist(), strict=True))
 
-        def absorb(slots: NDArray[np.int64], first: int) -> None:
-            self._tables.absorb(slots, self._sums.products(slots, first), first, factor, projection, room, all_of_it)
+    def absorb(self, first: int, factor: Floats, projection: Floats, room: int, all_of_it: float) -> None:
+        """Take the columns that were added last into account, from number ``first`` on.
 
-        if self._slots:
-            absorb(np.array(list(self._slots.values()), np.int64), first)
-        if new:
-            slots = np.array([self._free.pop() for _ in new], np.int64)
-            opening = self._sums.open(slots, new, np.array([self._other_features(parent) for parent in new]))
-            self._tables.open(slots, opening, self._options.min_mass)
-            absorb(slots, 0)
-            self._slots |= dict(zip(new, slots.tolist(), strict=True))
+        factor, projection : of the span with them; room : how many terms the next step may add
+        all_of_it : the RSS, if steps that explain all of it are to count as equal, or infinity
+        """
+        slots, new_slots, step = self._step
+        rest = factor, projection, room, all_of_it
+        if slots.size:
+            self._tables.absorb(slots, step.products, first, *rest)
+        if new_slots.size:
+            self._tables.open(new_slots, step.opening, self._options.min_mass)
+            self._tables.absorb(new_slots, step.whole, 0, *rest)
 
     def _make_room(self, new: int) -> None:
         """Close the families that would have reduced the RSS least, so that there is room for new ones."""

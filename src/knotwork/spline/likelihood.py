@@ -85,7 +85,7 @@ def fit_classes(
     """
     held: tuple[float, ...] = ()
     if options is not None and isinstance(options.max_degree, str):
-        held = _held_out_losses(X, codes, classes, weights, options, ridge)
+        held = held_out_log_losses(X, codes, classes, weights, options, ridge)
         options = replace(options, max_degree=chosen_degree(held))
     search = search_classes(X, codes, classes, weights=weights, names=names, options=options, report=report)
     search = with_held_out_losses(search, held)
@@ -110,7 +110,7 @@ def fit_classes(
     )
 
 
-def _held_out_losses(
+def held_out_log_losses(
     X: NDArray[np.floating],
     codes: NDArray[np.intp],
     classes: int,

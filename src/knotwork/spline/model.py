@@ -27,7 +27,11 @@ from knotwork.spline.source import c_source, excel_formula, python_source
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The feature itself: x ↦ x[feature]."""
+    """The feature itself: x ↦ x[feature].
+
+    >>> Linear(feature=1)(np.array([[0.5, 3.0], [1.0, 4.0]]))
+    array([3., 4.])
+    """
 
     feature: int
 
@@ -222,38 +226,6 @@ def _range_of(term: Term, limits: Limits | None) -> tuple[float, float]:
     return low, high
 
 
-def term_to_dict(term: Term) -> dict[str, Any]:
-    """Return a term as plain JSON values."""
-    match term:
-        case Linear():
-            return {"kind": "linear", "feature": term.feature}
-        case Hinge():
-            return {"kind": "hinge", "feature": term.feature, "knot": term.knot, "sign": term.sign}
-        case Min():
-            return {"kind": "min", "hinges": [term_to_dict(h) for h in term.hinges], "slopes": list(term.slopes)}
-        case Product():
-            return {"kind": "product", "hinges": [term_to_dict(h) for h in term.hinges]}
-
-
-def term_from_dict(record: Mapping[str, Any]) -> Term:
-    """Rebuild a term from :func:`term_to_dict`."""
-    if record["kind"] == "linear":
-        return Linear(int(record["feature"]))
-    if record["kind"] == "hinge":
-        return Hinge(int(record["feature"]), float(record["knot"]), 1 if record["sign"] > 0 else -1)
-    if record["kind"] in ("min", "product"):
-        hinges = tuple(term_from_dict(h) for h in record["hinges"])
-        if not all(isinstance(h, Hinge) for h in hinges):
-            raise DataError(f"a term of kind {record['kind']!r} combines hinges, got {record['hinges']}")
-        if record["kind"] == "product":
-            return Product(hinges)  # type: ignore[arg-type]
-        return Min(hinges, tuple(float(slope) for slope in record["slopes"]))  # type: ignore[arg-type]
-    raise DataError(
-        f"a term is 'linear', 'hinge', 'min' or 'product', got {record['kind']!r}; "
-        f"was this file written by a newer version?"
-    )
-
-
 def _frozen(values: ArrayLike, ndim: int, name: str) -> Floats:
     array = np.array(read_numbers(values, name), ndmin=ndim)
     if array.ndim != ndim:
@@ -440,6 +412,8 @@ class Spline(FrozenArrays):
         It takes the encoded features, ``x[0]``, ``x[1]``, … in the order of ``feature_names``: for a model of a table
         with categories or gaps ``model.encoder_.encode(X)`` makes them. Several outputs come as a list.
 
+        Examples
+        --------
         >>> f = Spline((Hinge(0, 1.0, 1),), intercept=[2.0], coef=[[3.0]], feature_names=("x",))
         >>> space = {}
         >>> exec(f.to_python(), space)
@@ -476,6 +450,8 @@ class Spline(FrozenArrays):
 
     def to_dict(self) -> dict[str, Any]:
         """Return the spline as plain JSON values; floats survive the trip bit for bit."""
+        from knotwork.spline.term_records import term_to_dict
+
         return {
             "terms": [term_to_dict(t) for t in self.terms],
             "intercept": self.intercept.tolist(),
@@ -488,6 +464,8 @@ class Spline(FrozenArrays):
     @classmethod
     def from_dict(cls, record: Mapping[str, Any]) -> Spline:
         """Rebuild a spline from :meth:`to_dict`."""
+        from knotwork.spline.term_records import term_from_dict
+
         if not isinstance(record, Mapping) or not {"terms", "intercept", "coef", "feature_names"} <= set(record):
             raise DataError(f"a spline is rebuilt from the record that to_dict returns, got {shown(record)}")
         return cls(

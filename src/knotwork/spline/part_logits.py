@@ -17,7 +17,7 @@ from knotwork.compute.blas import one_blas_thread
 from knotwork.data.batches import Report, Rows, Source
 from knotwork.data.limits import Limits
 from knotwork.data.part_reader import Part, PartReader
-from knotwork.spline.columns import Columns, TermValues, term_units
+from knotwork.spline.columns import Columns, TermValues, feature_units
 from knotwork.spline.likelihood import ClassFit
 from knotwork.spline.logits import Problem, class_probabilities, contrasts, fit_logits
 from knotwork.spline.model import Term
@@ -102,7 +102,7 @@ def fit_part_logits(
     terms, limits = search.spline.terms, search.spline.limits
     classes, total = len(class_weights), float(class_weights.sum())
     weights = sample.weights
-    units = term_units(terms, sample.X, weights, search.coordinates.x_scale, limits)
+    units = feature_units(terms, search.coordinates.x_scale)
     share = float(weights.sum()) / total
     first = fit_logits(TermValues(terms, sample.X, limits), sample.y, classes, weights, ridge * share, units)
     start = first.polished() if share == 1.0 else first

@@ -71,6 +71,6 @@ def feature_costs(fit: Refit, features: int) -> Floats:
     costs = np.zeros(features)
     for f in np.unique(fit.terms.feature):
         group = fit.terms.users(int(f))
-        spread = inverse[group] @ inverse[group].T
-        costs[f] = np.sum(fit.coef[group] * np.linalg.solve(spread, fit.coef[group]))
+        # βᵀ(AAᵀ)⁻¹β is the square of the shortest z with Az = β, which there is for near-collinear rows of A too.
+        costs[f] = np.square(np.linalg.lstsq(inverse[group], fit.coef[group])[0]).sum()
     return costs

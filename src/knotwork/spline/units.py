@@ -76,7 +76,7 @@ class Units:
             worst = terms[int(np.argwhere(~np.isfinite(in_data))[0, 0])]
             raise DataError(
                 f"coefficients must be floats, that of {worst.describe(names)} is infinite: its values are too small "
-                f"beside those of y; multiply its columns by 1e100, say"
+                f"compared with those of y; multiply its columns by 1e100, say"
             )
         constant = (intercept + self.y_centre + self.shift @ coef) / self.y_scale
         return Spline(tuple(terms), constant, in_data, tuple(names), limits)

@@ -648,3 +648,10 @@ def test_the_line_to_add_works_for_columns_of_many_categories():
     module = nn.Sequential(kw.Scaling.of(X, y), module)
     report = kw.init_(module, X, y, random_state=0)
     assert report.mean_difference < 1e-4
+
+
+@pytest.mark.parametrize("y", [np.float16(0.5), np.ones(5)], ids=["a number", "too few"])
+def test_responses_of_a_frame_that_do_not_fit_are_refused(y):
+    X = pd.DataFrame(np.random.default_rng(0).normal(size=(12, 3)), columns=list("abc"))
+    with pytest.raises(NetworkError, match="y must have one row per row of X"):
+        init_(nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1)), X, y)

@@ -21,7 +21,12 @@ def ranks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     script = Path(__file__).with_name("rank.py")
     running = [subprocess.Popen([sys.executable, str(script), str(rank), str(folder)]) for rank in (0, 1)]
-    codes = [process.wait(timeout=120) for process in running]
+    try:
+        codes = [process.wait(timeout=120) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
     assert codes == [0, -9]  # the second killed itself in the end
     return folder
 

@@ -1,4 +1,4 @@
-"""with_spline: any module beside a spline."""
+"""with_spline: any module plus a spline."""
 
 import copy
 

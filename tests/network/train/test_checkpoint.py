@@ -371,7 +371,7 @@ def test_a_forged_file_is_refused_by_a_sentence_or_resumed(tmp_path, options):
             return "resumed"
         except DataError as error:
             sentence = str(error)
-        assert sentence.endswith("is damaged; remove it to begin anew")
+        assert sentence.endswith("is damaged; remove it to start over")
         assert all(torch.equal(a, b) for a, b in zip(net.parameters(), make().parameters(), strict=True))
         return "refused"
 
@@ -395,6 +395,22 @@ def test_a_forged_file_is_refused_by_a_sentence_or_resumed(tmp_path, options):
 
             zeros = odd is not None and new == name and odd.shape == value.shape and odd.dtype == value.dtype
             assert outcome(change) == "refused" or zeros, (name, new)
+
+
+def test_a_forged_setting_that_only_equals_the_right_one_is_refused(tmp_path):
+    path = tmp_path / "a"
+    with pytest.raises(Crash):
+        kw.train(start(), X, Y, **SETTINGS, checkpoint=path, callbacks=[crash_after(2)])
+    settings = {}
+    forge(path, lambda _, document: settings.update(document["optimiser"]))
+    switches = [key for key, value in settings.items() if type(value) is bool]
+    assert switches
+    whole = path.read_bytes()
+    for key in switches:
+        path.write_bytes(whole)
+        forge(path, lambda _, document, key=key: document["optimiser"].update({key: int(settings[key])}))
+        with pytest.raises(DataError, match="is damaged; remove it to start over"):
+            kw.train(start(), X, Y, **SETTINGS, checkpoint=path)
 
 
 def test_what_a_file_cannot_hold_is_refused(tmp_path):

@@ -14,8 +14,8 @@ from knotwork.network.train.rows import Part
 from tests.network.train import two_ranks
 from tests.network.train.two_ranks import EQUAL, LAST, RANKS, X, Y
 
-# Seconds, on a machine that is busy with other things; they take about ten.
-TIMEOUT = 300
+# Seconds, on a machine that is busy with other things; they take about ten. pytest's own limit is above.
+TIMEOUT = 200
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def found(tmp_path_factory):
     with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as process:
         try:
             printed, errors = process.communicate(timeout=TIMEOUT)
-        except subprocess.TimeoutExpired:
+        except BaseException:
             os.killpg(process.pid, signal.SIGKILL)  # the ranks, too
             raise
     assert printed.splitlines()[-1:] == ["[0, -9]"], errors[-3000:]
@@ -166,7 +166,8 @@ def test_progress_is_shown_by_rank_0_only(found):
 
 
 def test_the_example_in_the_docs_runs(found):
-    lines = re.findall(r"^rank ([01]): (0\.\d+)$", found["printed"], flags=re.MULTILINE)
+    # Both ranks write to one pipe: rank 1's line may follow rank 0's progress without a line break.
+    lines = re.findall(r"rank ([01]): (0\.\d+)\n", found["printed"])
     assert sorted(rank for rank, _ in lines) == ["0", "1"]
     assert len({loss for _, loss in lines}) == 1
     assert float(lines[0][1]) < 0.5

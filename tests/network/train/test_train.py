@@ -126,6 +126,8 @@ def test_codes_and_other_columns_reach_a_loss_as_they_are():
     (lambda p, t: 1.0, "must return a tensor of costs, got float"),
     (lambda p, t: (p - t).detach(), "from the prediction in torch, got a constant"),
     (lambda p, t: (p - t)[:3], r"one cost per row, here \(\d+,\), or their mean, got shape \(3, 1\)"),
+    (lambda p, t: p @ t, r"predictions of shape \(60, 1\) and torch.float64 and targets .* raised RuntimeError: mat"),
+    (lambda p, t: nn.functional.binary_cross_entropy(p, t[:3]), "it raised ValueError: Using a target size"),
     ("mse", "loss must be one of 'squared_error', .*, got 'mse'"),
 ])  # fmt: skip
 def test_losses_that_cannot_be_trained_with_are_refused(loss, message):

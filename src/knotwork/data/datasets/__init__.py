@@ -2,6 +2,10 @@
 
 Abalone (Nash et al., 1994) and Wine Quality (Cortez et al., 2009), from the UCI Machine Learning Repository, under
 the Creative Commons Attribution 4.0 licence; LICENSE-DATA.md next to this file has the full attribution.
+
+>>> X, y = load_abalone()
+>>> X.shape, y.shape
+((4177, 8), (4177,))
 """
 
 from __future__ import annotations

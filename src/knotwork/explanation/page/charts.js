@@ -41,6 +41,11 @@ function counted(value) {
   return Number.isInteger(value) ? value.toLocaleString("en") : figure(value);
 }
 
+/** Digits of a number beside others: three, and one of what is small beside the largest. */
+function digitsBeside(value, values) {
+  return Math.abs(value) < 0.01 * Math.max(...values.map(Math.abs)) ? 1 : 3;
+}
+
 /** A number with its sign. */
 function signed(value, digits = 3) {
   return value === 0 ? "0" : (value > 0 ? "+" : "−") + figure(Math.abs(value), digits);
@@ -61,10 +66,44 @@ function valueText(column, value) {
 /** Labels for an axis whose numbers are not shown as numbers. */
 function scaleTicks(column, low, high) {
   if (column.steps) return named(column.steps.map((_, k) => k), column.steps, 9);
-  // Years and ids have no thousands separators, which Plotly gives to five digits and more.
-  if (column.origin === null) return Math.max(Math.abs(low), Math.abs(high)) < 1e7 ? { tickformat: ".12~g" } : {};
-  const at = [0.12, 0.5, 0.88].map((share) => low + share * (high - low)); // inside: labels at the ends would be cut
-  return { tickmode: "array", tickvals: at, ticktext: at.map((v) => valueText({ ...column, daily: high - low > 3 || column.daily }, v)) };
+  // Years and ids have all their digits and no thousands separators, which Plotly gives to five digits and more.
+  const size = Math.max(Math.abs(low), Math.abs(high));
+  if (column.origin === null) return size < 1e7 ? { tickformat: ".12~g" } : size < 1e10 ? longTicks(low, high) : fewTicks(low, high);
+  const starts = calendarTicks(column, low, high);
+  if (starts) return starts;
+  const daily = high - low > 3 || column.daily; // inside: labels at the ends would be cut
+  const at = (daily ? [0.12, 0.5, 0.88] : [0.2, 0.8]).map((share) => low + share * (high - low));
+  return { tickmode: "array", tickvals: at, ticktext: at.map((v) => valueText({ ...column, daily }, v)) };
+}
+
+/** Fewer ticks where numbers have powers of ten. */
+function fewTicks(...values) {
+  const size = Math.max(...values.map(Math.abs));
+  return size >= 1e7 || (size > 0 && size < 1e-4) ? { nticks: 3, exponentformat: "e" } : {};
+}
+
+/** Few ticks, for numbers of many digits. */
+function longTicks(low, high) {
+  const power = 10 ** Math.floor(Math.log10(high - low || 1)), inside = (step) => Math.floor(high / step) - Math.ceil(low / step) + 1;
+  const step = [5 * power, 2 * power, power, power / 2].find((s) => inside(s) >= 2) || power / 5;
+  const every = inside(step) > 3 ? 2 : 1; // three have room
+  const at = Array.from({ length: inside(step) }, (_, k) => (Math.ceil(low / step) + k) * step).filter((_, k) => k % every === 0);
+  return { tickmode: "array", tickvals: at, ticktext: at.map((v) => figure(v, 10)), tickangle: 0 };
+}
+
+/** Ticks at the starts of years or months, null where there are too few of them. */
+function calendarTicks(column, low, high) {
+  const month = (value) => { const day = new Date(column.origin + value * 864e5); return 12 * day.getUTCFullYear() + day.getUTCMonth(); };
+  const first = month(low), months = month(high) - first;
+  if (!(months >= 3 && first >= 1200)) return null; // browsers take years below 100 for those of a century
+  const step = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200].find((s) => months / s <= (s < 12 ? 4 : 6));
+  if (!step) return null;
+  const at = [];
+  for (let m = step * Math.ceil((first + 1) / step); m <= first + months; m += step) at.push(m);
+  return {
+    tickmode: "array", tickvals: at.map((m) => (Date.UTC(Math.floor(m / 12), m % 12) - column.origin) / 864e5),
+    ticktext: at.map((m) => String(Math.floor(m / 12)) + (step < 12 ? `-${String(1 + (m % 12)).padStart(2, "0")}` : "")),
+  };
 }
 
 /** Ticks with names; long ones hang to the left of their ticks, so that the last does not leave the picture. */
@@ -129,17 +168,29 @@ function roomy(values, share = 0.16) {
   return [low < 0 ? low - room : low - 0.02 * room, high > 0 ? high + room : high + 0.02 * room];
 }
 
+/** The range of an axis of so many pixels in which bars have room for their labels: `from` and `to` of each bar. */
+function rangeWithLabels(from, to, text, pixels) {
+  let low = Math.min(...from, ...to), high = Math.max(...from, ...to);
+  const ends = [low, high];
+  for (let k = 0; k < 8; k++) { // labels take a share of the range that they make wider
+    const pixel = (high - low || 1) / Math.max(pixels, 80);
+    const reach = to.map((end, i) => end + (end < from[i] ? -1 : 1) * (7 * text[i].length + 12) * pixel);
+    low = Math.min(ends[0], ...reach);
+    high = Math.max(ends[1], ...reach);
+  }
+  return [low, high];
+}
+
 /** Horizontal bars with a label each; positions are numbers, so no label is ever taken for a date or a tag. */
 function bars(labels, values, options = {}) {
   const at = labels.map((_, k) => labels.length - 1 - k);
   const narrow = window.innerWidth < 600;
-  const ends = options.base ? values.flatMap((v, k) => [options.base[k], options.base[k] + v]) : values;
-  const text = options.text || values.map((v) => figure(v, 3));
-  let range = options.range || roomy(ends, 0.1);
-  if (options.base) { // a waterfall starts anywhere; its labels lie beyond the ends of the bars
-    const low = Math.min(...ends), high = Math.max(...ends), room = (narrow ? 0.24 : 0.13) * (high - low || 1);
-    range = [low - room, high + room];
-  }
+  const names = labels.map((label) => short(String(label), narrow ? 16 : 28));
+  const text = options.text || values.map((v) => figure(v, digitsBeside(v, values)));
+  const from = options.base || values.map(() => 0);
+  const page = Math.min(window.innerWidth, 1120) - (narrow ? 64 : 110);
+  const pixels = (narrow ? page : page * (options.share || 1)) - 6.5 * Math.max(...names.map((name) => name.length));
+  const range = options.range || rangeWithLabels(from, values.map((v, k) => from[k] + v), text, pixels);
   return {
     data: [{
       type: "bar", orientation: "h", y: at, x: values, marker: { color: options.colors || css("--accent") },
@@ -148,8 +199,8 @@ function bars(labels, values, options = {}) {
     }],
     layout: {
       height: 64 + 30 * labels.length, bargap: 0.3, margin: { l: 10, r: 24, t: 6, b: 40 },
-      xaxis: axis({ range, title: options.title ? titled(options.title, narrow ? 44 : 90) : undefined, nticks: narrow ? 5 : 10 }),
-      yaxis: axis({ tickmode: "array", tickvals: at, ticktext: labels.map((l) => plain(l, narrow ? 16 : 28)), showgrid: false, zeroline: false, range: [-0.7, labels.length - 0.3] }),
+      xaxis: axis({ range, title: options.title ? titled(options.title, narrow ? 44 : 90) : undefined, nticks: narrow ? 5 : 10, ...fewTicks(...range) }),
+      yaxis: axis({ tickmode: "array", tickvals: at, ticktext: names.map((name) => plain(name)), showgrid: false, zeroline: false, range: [-0.7, labels.length - 0.3] }),
     },
   };
 }
@@ -167,40 +218,94 @@ function faded(name, alpha) {
 
 /** One column's effect: density below, the spline and the network above, the knots on the spline, a band around. */
 function effectChart(effect, output, name) {
-  const labels = barLabels(effect);
-  const drawn = labels ? effectBars(effect, output, labels) : effectLines(effect, output);
+  const labels = barLabels(effect), title = `effect on ${name}`;
+  const many = labels && (labels.length > 6 || labels.some((label) => label.length > 14));
+  const drawn = many ? effectRows(effect, output, labels, title) : labels ? effectBars(effect, output, labels) : effectLines(effect, output);
   const unit = effect.unit ? ` (${effect.unit})` : "";
   return {
     data: drawn.data,
     layout: {
-      height: 250, hovermode: labels ? "closest" : "x unified", hoverdistance: labels ? 20 : -1, barmode: labels ? "group" : "overlay", bargap: labels ? 0.35 : 0, margin: { l: 44, r: 8, t: 10, b: 42 },
+      height: 250, hovermode: labels ? "closest" : "x unified", hoverdistance: labels ? 20 : -1, barmode: "overlay", bargap: 0, margin: { l: 44, r: 8, t: 10, b: 42 },
       hoverlabel: { bgcolor: css("--paper"), bordercolor: css("--faint"), font: { color: css("--ink"), size: 12 } },
-      xaxis: axis({ title: titled(effect.column + unit, 36), showgrid: false, zeroline: false, ...drawn.x }),
-      yaxis: { range: [0, 4], visible: false, fixedrange: true }, // the density lies under the curves
-      yaxis2: axis({ title: titled(`effect on ${name}`, 34), tickmode: "auto", nticks: 6, overlaying: "y", side: "left", ...drawn.y }),
+      ...drawn.layout,
+      xaxis: many ? drawn.layout.xaxis : axis({ title: titled(effect.column + unit, 36), showgrid: false, zeroline: false, ...drawn.layout.xaxis }),
+      yaxis: many ? drawn.layout.yaxis : { range: [0, 4], visible: false, fixedrange: true }, // the density lies under the curves
+      ...(many ? {} : { yaxis2: axis({ title: titled(title, 34), tickmode: "auto", nticks: 6, overlaying: "y", side: "left", ...drawn.layout.yaxis2 }) }),
     },
   };
 }
 
-function effectBars(effect, output, labels) {
-  const both = effect.spline && effect.network;
-  const band = effect.band ? { type: "data", symmetric: false, color: css("--soft"), thickness: 1.2 } : null;
-  const upright = labels.length > (both ? 3 : 6);
-  const bar = (values, color, name) => {
-    const heights = values[output];
+/** What bars of an effect show: a bar for each category, for 0 and 1, and for rows without a value. */
+function barsOf(effect, output, labels) {
+  const gap = effect.missing, models = ["spline", "network"].filter((name) => effect[name]);
+  const names = gap ? [...labels, "missing"] : labels, counts = effect.counts && (gap ? [...effect.counts, gap.count] : effect.counts);
+  const series = models.map((name, m) => {
+    const heights = [...effect[name][output], ...(gap ? [gap[name][output]] : [])];
+    const band = effect.band && m === models.length - 1 ? effect.band : null;
+    const end = (side, pick) => heights.map((v, k) => (band && k < labels.length ? pick(v, band[side][output][k]) : v));
     return {
-      type: "bar", x: effect.grid, y: heights, yaxis: "y2", marker: { color }, hoverinfo: "text",
-      text: heights.map(brief), textposition: "outside", textangle: upright ? -90 : 0, cliponaxis: false, textfont: { size: 10.5, color: css("--ink") }, constraintext: "none",
-      hovertext: labels.map((label, k) => `${plain(label, 60)}<br>${name} ${figure(heights[k])}` + (effect.counts ? `<br>${counted(effect.counts[k])} rows` : "")),
-      ...(band && (name === "network" || !effect.network) ? { error_y: { ...band, array: heights.map((v, k) => effect.band.upper[output][k] - v), arrayminus: heights.map((v, k) => v - effect.band.lower[output][k]) } } : {}),
+      name, heights, low: end("lower", Math.min), high: end("upper", Math.max), banded: Boolean(band), text: heights.map(brief),
+      hover: names.map((label, k) => `${plain(label, 60)}<br>${name} ${figure(heights[k])}` + (counts && counts[k] !== null ? `<br>${counted(counts[k])} rows` : "")),
     };
-  };
-  const data = [];
-  if (effect.spline) data.push(bar(effect.spline, both ? css("--mute") : css("--accent"), "spline"));
-  if (effect.network) data.push(bar(effect.network, css("--accent"), "network"));
-  if (effect.missing) data.push(missingLine(effect, output, [-0.5, ...effect.grid.slice(1, -1), labels.length - 0.5]));
-  const ends = data.flatMap((trace) => trace.y).concat(effect.band ? [...effect.band.lower[output], ...effect.band.upper[output]] : []);
-  return { data, x: named(effect.grid, labels, 12), y: { range: roomy(ends, upright ? 0.3 : 0.18) } };
+  });
+  return { names, series };
+}
+
+function errorBar(s) {
+  return s.banded ? { type: "data", symmetric: false, color: css("--soft"), thickness: 1.2, array: s.heights.map((v, k) => s.high[k] - v), arrayminus: s.heights.map((v, k) => v - s.low[k]) } : undefined;
+}
+
+/** Few bars stand side by side; their numbers lie beyond the bands. */
+function effectBars(effect, output, labels) {
+  const { names, series } = barsOf(effect, output, labels), both = series.length > 1;
+  const width = 0.7 / series.length, data = [], annotations = [];
+  const room = (window.innerWidth < 600 ? 230 : 250) / names.length * (both ? 0.35 : 1);
+  const upright = 3 + 6.2 * Math.max(...series.flatMap((s) => s.text).map((text) => text.length)) > room;
+  series.forEach((s, m) => {
+    const x = names.map((_, k) => k + (m - (series.length - 1) / 2) * width);
+    data.push({
+      type: "bar", x, y: s.heights, width, yaxis: "y2", hoverinfo: "text", hovertext: s.hover, error_y: errorBar(s),
+      marker: { color: names.map((_, k) => css(k === labels.length ? "--warm" : both && !m ? "--mute" : "--accent")), opacity: names.map((_, k) => (k === labels.length && both && !m ? 0.5 : 1)) },
+    });
+    s.heights.forEach((v, k) => annotations.push({
+      x: x[k], y: v < 0 ? s.low[k] : s.high[k], yref: "y2", text: s.text[k], showarrow: false, textangle: upright ? -90 : 0,
+      yanchor: v < 0 ? "top" : "bottom", font: { size: 10.5, color: css("--ink") }, borderpad: 0,
+    }));
+  });
+  return { data, layout: {
+    annotations, xaxis: { ...named(names.map((_, k) => k), names, 12), range: [-0.5, names.length - 0.5] },
+    yaxis2: { range: roomy(series.flatMap((s) => [...s.low, ...s.high]), upright ? 0.3 : 0.18) },
+  } };
+}
+
+/** Many bars, or long names, lie below each other: the model's bars, and marks where the spline is. */
+function effectRows(effect, output, labels, title) {
+  const { names, series } = barsOf(effect, output, labels), s = series[series.length - 1];
+  const shown = distinct(names, 18), at = names.map((_, k) => names.length - 1 - k), narrow = window.innerWidth < 600;
+  const pixels = (narrow ? window.innerWidth - 64 : 310) - 6.5 * Math.max(...shown.map((name) => name.length));
+  const to = s.heights.map((v, k) => (v < 0 ? s.low[k] : s.high[k])), ends = [...s.low, ...s.high, ...series[0].heights];
+  const range = rangeWithLabels(to.map(() => 0), to, s.text, pixels);
+  const data = [{
+    type: "bar", orientation: "h", y: at, x: s.heights, width: 0.7, hoverinfo: "text", hovertext: s.hover, error_x: errorBar(s),
+    marker: { color: names.map((_, k) => css(k === labels.length ? "--warm" : "--accent")) },
+  }];
+  if (series.length > 1) data.push({ type: "scatter", mode: "markers", y: at, x: series[0].heights, hoverinfo: "text", hovertext: series[0].hover, marker: { symbol: "line-ns", size: 11, line: { width: 2, color: css("--ink") } } });
+  return { data, layout: {
+    height: Math.max(250, 66 + 19 * names.length), margin: { l: 10, r: 8, t: 10, b: 42 },
+    annotations: s.heights.map((v, k) => ({ x: to[k], y: at[k], text: s.text[k], showarrow: false, xanchor: v < 0 ? "right" : "left", xshift: v < 0 ? -2 : 2, font: { size: 10.5, color: css("--ink") }, borderpad: 0 })),
+    xaxis: axis({ title: titled(title, 40), nticks: 5, range: [Math.min(range[0], ...ends), Math.max(range[1], ...ends)] }),
+    yaxis: axis({ tickmode: "array", tickvals: at, ticktext: shown.map((name) => plain(name)), tickfont: { size: 11 }, showgrid: false, zeroline: false, range: [-0.7, names.length - 0.3] }),
+  } };
+}
+
+/** Names cut to so many letters, in the middle where their beginnings are the same. */
+function distinct(names, maxLength) {
+  const cut = names.map((name) => short(String(name), maxLength));
+  if (new Set(cut).size === new Set(names).size) return cut;
+  return names.map((name) => {
+    const letters = Array.from(String(name)), half = Math.floor(maxLength / 2) - 1;
+    return letters.length > maxLength ? `${letters.slice(0, half).join("")}…${letters.slice(-half).join("")}` : String(name);
+  });
 }
 
 /** A line across: it belongs to no value of the column. */
@@ -214,10 +319,11 @@ function effectLines(effect, output) {
   const x = effect.grid, both = effect.spline && effect.network, data = [];
   const line = (y, extra) => ({ x, y, yaxis: "y2", type: "scatter", mode: "lines", ...extra });
   if (effect.counts) {
-    const maxCount = Math.max(...effect.counts);
+    const widths = effect.counts.map((_, k) => effect.edges[k + 1] - effect.edges[k]);
+    const heights = effect.counts.map((n, k) => n / (widths[k] || 1)), highest = Math.max(...heights);
     const centres = effect.counts.map((_, k) => (effect.edges[k] + effect.edges[k + 1]) / 2);
     data.push({
-      type: "bar", x: centres, y: effect.counts.map((n) => n / maxCount), width: centres.map((_, k) => effect.edges[k + 1] - effect.edges[k]),
+      type: "bar", x: centres, y: heights.map((h) => h / highest), width: widths,
       marker: { color: css("--line"), line: { width: 0 } }, hoverinfo: "skip",
     });
   }
@@ -235,7 +341,7 @@ function effectLines(effect, output) {
   }
   if (effect.network) data.push(line(effect.network[output], { line: { color: css("--accent"), width: 2.5 }, hovertemplate: "network %{y:.4~g}<extra></extra>" }));
   if (effect.missing) data.push(missingLine(effect, output, x));
-  return { data, x: { hoverformat: ".4~g", nticks: 6, ...scaleTicks(effect, x[0], x[x.length - 1]) }, y: {} };
+  return { data, layout: { xaxis: { hoverformat: ".4~g", nticks: 6, ...scaleTicks(effect, x[0], x[x.length - 1]) } } };
 }
 
 function surfaceChart(surface, output, name) {

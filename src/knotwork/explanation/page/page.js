@@ -78,7 +78,8 @@ function overview() {
   at("headline").textContent = m.headline;
   m.figures.forEach(({ label, value }) => {
     const box = make("div", null, { class: "figure" });
-    box.append(make("b", typeof value === "number" ? counted(value) : value), make("span", label));
+    const text = typeof value === "string" ? value : counted(value);
+    box.append(make("b", text, text.length > 9 ? { class: "long" } : {}), make("span", label));
     at("figures").append(box);
   });
   if (m.formula) {
@@ -115,7 +116,7 @@ function effects() {
   at("effects-lead").textContent = data.effects.lead;
   const both = curves.some((e) => e.spline && e.network), splines = curves.some((e) => e.spline);
   const legend = [[both ? "dash" : "", both ? "--soft" : "--accent", "spline", splines], ["dot", both ? "--soft" : "--accent", "knot", splines],
-    ["", "--accent", both ? "trained network" : "network", curves.some((e) => e.network)], ["dotted", "--warm", "where the value is missing", curves.some((e) => e.missing)],
+    ["", "--accent", both ? "trained network" : "network", curves.some((e) => e.network)], ["dotted", "--warm", "where the value is missing", curves.some((e) => e.missing && !barLabels(e))],
     ["band", "--accent", curves.some((e) => e.band) ? `range over ${curves.find((e) => e.band).band.what}` : "", curves.some((e) => e.band)], ["block", "--faint", "how many rows have the value", curves.some((e) => e.counts && !barLabels(e))]];
   legend.filter((l) => l[3]).forEach(([shape, color, text]) => {
     const item = make("span"), mark = make("i", null, { class: shape });
@@ -125,8 +126,15 @@ function effects() {
   });
   const show = (from, to) => curves.slice(from, to).forEach((effect) => {
     const card = make("div", null, { class: "card" }), chart = make("div", null, { class: "chart effect" }), title = make("h3", effect.column, { title: effect.column });
-    card.append(title, chart);
-    if (effect.note) card.insertBefore(make("p", effect.note, { class: "note" }), chart);
+    const head = make("div", null, { class: "head" });
+    head.append(title);
+    if (effect.note) head.append(make("span", effect.note, { class: "hint" }));
+    card.append(head, chart);
+    if (effect.levels) { // what the numbers of a column of many categories stand for
+      const levels = make("details", null, { class: "fold" });
+      levels.append(make("summary", effect.levels.summary), make("p", effect.levels.text, { class: "note" }));
+      card.append(levels);
+    }
     at("effects-grid").append(card);
     draw(chart, () => effectChart(effect, output, data.meta.outputs[output]), `Effect of ${effect.column}`);
   });
@@ -194,21 +202,28 @@ function drift() {
     const x = d.inputs.map((_, i) => i), y = d.units.map((_, i) => i);
     const narrow = window.innerWidth < 600;
     const text = z.map((row, i) => row.map((v, j) => `${plain(d.units[i], 40)}<br>reads ${plain(d.inputs[j], 40)}<br>${kinds[k]} ${figure(v, 3)}`));
-    return { data: [heat(x, y, z, maxSize, { text, hoverinfo: "text", title: kinds[k] === "change" ? "change of the weight" : `weight ${kinds[k]} training` })], layout: {
-      height: 120 + 15 * y.length, margin: { l: 10, r: 8, t: 6, b: 40 },
-      xaxis: axis({ tickmode: "array", tickvals: x, ticktext: d.inputs.map((n) => plain(n, 14)), tickangle: -45, showgrid: false, zeroline: false }),
+    const map = heat(x, y, z, maxSize, { text, hoverinfo: "text", title: kinds[k] === "change" ? "change of the weight" : `weight ${kinds[k]} training` });
+    Object.assign(map.colorbar, { orientation: "h", x: 0.5, y: 1.01, yanchor: "bottom", thickness: 8 }); // above: the map keeps its width
+    map.colorbar.title.side = "top";
+    // As high as what is beside it: bars of the inputs, the table of units, two headings.
+    const beside = narrow || window.innerWidth <= 760 ? 0 : inputsHeight + Math.min(37 * (d.strongest.length + 1), 368) + 70 + (shown.length < d.inputs.length ? 35 : 0);
+    const room = (narrow ? window.innerWidth - 64 : Math.min(window.innerWidth, 1120) / 2 - 60) - 6 * (narrow ? 14 : 24);
+    const some = x.filter((i) => i % Math.ceil((13 * x.length) / room) === 0); // labels that have room; the others show on hover
+    return { data: [map], layout: {
+      height: Math.max(170 + 15 * y.length, beside), margin: { l: 10, r: 8, t: 6, b: 40 },
+      xaxis: axis({ tickmode: "array", tickvals: some, ticktext: some.map((i) => plain(d.inputs[i], 14)), tickangle: x.length > 10 ? -90 : -45, tickfont: { size: x.length > 10 ? 10 : 11.5 }, showgrid: false, zeroline: false }),
       yaxis: axis({ tickmode: "array", tickvals: y, ticktext: d.units.map((n) => plain(n, narrow ? 14 : 24)), autorange: "reversed", tickfont: { size: 10.5 }, showgrid: false, zeroline: false }),
     } };
   }, "Weights of the first layer");
+  const strongest = d.inputs.map((name, i) => [name, d.strength_before[i], d.strength_after[i]]).filter(([, a, b]) => a || b).sort((a, b) => b[2] - a[2]);
+  const shown = strongest.slice(0, 20), inputsHeight = Math.max(240, 90 + 32 * shown.length);
   tabs("drift-tabs", ["Change", "Before training", "After training"], show);
   show(0);
-  const strongest = d.inputs.map((name, i) => [name, d.strength_before[i], d.strength_after[i]]).filter(([, a, b]) => a || b).sort((a, b) => b[2] - a[2]);
-  const shown = strongest.slice(0, 20);
   draw("inputs-chart", () => {
     const y = shown.map((_, i) => shown.length - 1 - i);
     const trace = (values, name, color) => ({ type: "bar", orientation: "h", y, x: values, name, marker: { color }, hoverinfo: "text", text: values.map((v) => figure(v, 2)), textposition: "outside", cliponaxis: false, constraintext: "none", textfont: { size: 10, color: css("--ink") }, hovertext: values.map((v, i) => `${plain(shown[i][0], 60)}<br>${name}: ${figure(v, 3)}`) });
     return { data: [trace(shown.map((s) => s[2]), "after", css("--accent")), trace(shown.map((s) => s[1]), "before", css("--mute"))], layout: {
-      height: Math.max(240, 90 + 32 * y.length), barmode: "group", bargap: 0.25, margin: { l: 10, r: 10, t: 24, b: 44 },
+      height: inputsHeight, barmode: "group", bargap: 0.25, margin: { l: 10, r: 10, t: 24, b: 44 },
       showlegend: true, legend: { orientation: "h", x: 0, y: 1.01, yanchor: "bottom", traceorder: "reversed" },
       xaxis: axis({ title: titled("strength of its paths"), range: roomy(shown.flatMap((s) => [s[1], s[2]]), 0.14) }),
       yaxis: axis({ tickmode: "array", tickvals: y, ticktext: shown.map(([name]) => plain(name, 22)), showgrid: false, zeroline: false }),

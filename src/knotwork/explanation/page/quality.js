@@ -13,7 +13,7 @@ function predictedChart(r, name) {
   const low = Math.min(...r.actual, ...r.predicted), high = Math.max(...r.actual, ...r.predicted);
   const text = r.rows.map((row, k) => `row ${row}<br>predicted ${figure(r.predicted[k])}<br>actual ${figure(r.actual[k])}`);
   return { data: [diagonal(low, high), points(r.predicted, r.actual, text)], layout: {
-    height: 300, margin: { l: 50, r: 12, t: 8, b: 44 }, xaxis: axis({ title: titled(`predicted ${name}`), nticks: 6 }), yaxis: axis({ title: titled(`actual ${name}`), nticks: 6 }),
+    height: 300, margin: { l: 50, r: 12, t: 8, b: 44 }, xaxis: axis({ title: titled(`predicted ${name}`), nticks: 6, ...fewTicks(low, high) }), yaxis: axis({ title: titled(`actual ${name}`), nticks: 6 }),
   } };
 }
 
@@ -23,7 +23,7 @@ function residualChart(r, name) {
   const across = (value, dash) => ({ type: "line", xref: "paper", x0: 0, x1: 1, y0: value, y1: value, line: { color: css("--soft"), width: 1, dash } });
   return { data: [points(r.predicted, off, text)], layout: {
     height: 300, margin: { l: 50, r: 12, t: 8, b: 44 }, shapes: [across(0, "solid"), across(r.quantiles[0], "dot"), across(r.quantiles[2], "dot")],
-    xaxis: axis({ title: titled(`predicted ${name}`), nticks: 6 }), yaxis: axis({ title: titled(`actual − predicted ${name}`, 36), nticks: 6 }),
+    xaxis: axis({ title: titled(`predicted ${name}`), nticks: 6, ...fewTicks(...r.predicted) }), yaxis: axis({ title: titled(`actual − predicted ${name}`, 36), nticks: 6 }),
   } };
 }
 
@@ -33,7 +33,7 @@ function residualHistogram(r, name) {
     type: "bar", x: centres, y: r.counts, width: centres.map((_, k) => r.edges[k + 1] - r.edges[k]), marker: { color: css("--accent"), line: { width: 1, color: css("--paper") } },
     hoverinfo: "text", hovertext: r.counts.map((n, k) => `${figure(r.edges[k], 3)} to ${figure(r.edges[k + 1], 3)}<br>${counted(n)} rows`),
   }], layout: {
-    height: 300, bargap: 0, margin: { l: 50, r: 12, t: 8, b: 44 }, xaxis: axis({ title: titled(`actual − predicted ${name}`), nticks: 6 }), yaxis: axis({ title: titled("rows"), nticks: 5 }),
+    height: 300, bargap: 0, margin: { l: 50, r: 12, t: 8, b: 44 }, xaxis: axis({ title: titled(`actual − predicted ${name}`), nticks: 6, ...fewTicks(...r.edges) }), yaxis: axis({ title: titled("rows"), nticks: 5 }),
   } };
 }
 
@@ -77,7 +77,7 @@ function card(place, title, below) {
 
 /** The rows of each class by the class that was predicted: a table, shaded by the share of its row. */
 function confusionTable(c) {
-  const box = make("div", null, { class: "card" }), scroll = make("div", null, { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix" });
+  const box = make("div", null, { class: c.names.length > 8 ? "card whole" : "card filled" }), scroll = make("div", null, { class: "scroll", tabindex: 0, role: "region", "aria-label": "Confusion matrix" });
   const table = make("table", null, { class: "confusion", id: "confusion" });
   const top = make("tr"), head = make("thead"), body = make("tbody");
   top.append(make("th", "actual ↓ predicted →", { scope: "col" }), ...c.names.map((name) => make("th", name, { scope: "col", title: name })));
@@ -86,7 +86,9 @@ function confusionTable(c) {
     const line = make("tr"), total = counts.reduce((a, b) => a + b, 0);
     line.append(make("th", c.names[k], { scope: "row", title: c.names[k] }));
     counts.forEach((n, j) => {
-      const share = total ? n / total : 0, cell = make("td", counted(n), { title: `${counted(n)} of ${counted(total)}, ${percent(share)}` });
+      const share = total ? n / total : 0, cell = make("td", null, { title: `${counted(n)} of ${counted(total)}, ${percent(share)}` });
+      cell.append(make("span", counted(n)));
+      if (c.names.length <= 8) cell.append(make("small", percent(share, 0)));
       cell.style.background = `color-mix(in srgb, var(${j === k ? "--accent" : "--warm"}) ${Math.round(40 * share)}%, var(--paper))`;
       line.append(cell);
     });
@@ -94,7 +96,7 @@ function confusionTable(c) {
   });
   table.append(head, body);
   scroll.append(table);
-  box.append(make("h3", "Confusion matrix"), scroll, make("p", c.hidden ? `The ${c.names.length} classes of most rows; ${c.hidden} others are left out.` : "Rows by their class and the most probable one.", { class: "note" }));
+  box.append(make("h3", "Confusion matrix"), scroll, make("p", c.hidden ? `The ${c.names.length} classes of most rows; ${c.hidden} others are left out.` : "Rows by their class and the most probable one, and the share of the class's rows.", { class: "note" }));
   return box;
 }
 
@@ -109,8 +111,9 @@ function quality() {
   }
   const key = Math.max(0, q.columns.findIndex((c) => c.startsWith("validation")));
   const judged = q.rows.map((r) => r.values[key] ?? Infinity);
-  const best = Math.min(...judged);
-  table("quality-table", ["model", ...q.columns], q.rows.map((r, k) => ({ cells: [r.name, ...r.values.map((v) => typeof v === "string" ? v : figure(v))], kind: judged[k] === best ? "best" : "" })));
+  const honest = q.rows.findIndex((r) => r.name === "out-of-fold prediction"); // what the pictures show
+  const best = honest < 0 ? judged.indexOf(Math.min(...judged)) : honest;
+  table("quality-table", ["model", ...q.columns], q.rows.map((r, k) => ({ cells: [r.name, ...r.values.map((v) => typeof v === "string" ? v : figure(v))], kind: k === best ? "best" : "" })));
   const grid = at("quality-grid");
   if (q.interval) at("quality-lead").textContent += ` The ${percent(q.interval.nominal, 0)} intervals hold ${percent(q.interval.covered)} of the rows; their median width is ${figure(q.interval.width, 3)}.`;
   if (q.numbers) {

@@ -52,9 +52,10 @@ function partsOf(m, codes, x, outputs, output) {
 function waterfall(parts, base, end, name, minHeight) {
   let level = base;
   const steps = parts.map(([, v]) => { const from = level; level += v; return from; });
-  const chart = bars(parts.map(([label]) => label), parts.map(([, v]) => v), {
-    base: steps, colors: parts.map(([, v]) => (v >= 0 ? css("--accent") : css("--warm"))), text: parts.map(([, v]) => signed(v)),
-    title: `${name}: from the mean prediction ${figure(base)} to ${figure(end)}`,
+  const values = parts.map(([, v]) => v);
+  const chart = bars(parts.map(([label]) => label), values, {
+    base: steps, share: 0.5, colors: parts.map(([, v]) => (v >= 0 ? css("--accent") : css("--warm"))), text: values.map((v) => signed(v, digitsBeside(v, values))),
+    title: window.innerWidth < 600 ? `from the mean prediction ${figure(base)} to ${figure(end)}` : `${name}: from the mean prediction ${figure(base)} to ${figure(end)}`,
   });
   const mark = (value, dash) => ({ type: "line", x0: value, x1: value, y0: 0, y1: 1, yref: "paper", layer: "below", line: { color: css("--soft"), width: 1, dash } });
   chart.layout.shapes = [mark(base, "dot"), mark(end, "solid")];
@@ -90,9 +91,12 @@ function row() {
     input.dataset.column = c;
     box.append(make("span", column.name, { class: "name", title: column.name }), value, input);
     const set = (code) => { codes[c] = code; moved = true; show(); };
-    input.addEventListener("input", () => set(Number(input.value)));
+    input.addEventListener("input", () => set(input.value === "" ? null : Number(input.value)));
     let gap = null;
-    if (column.fill !== null) {
+    if (column.fill !== null && labels) { // one more value to choose
+      gap = make("option", "missing", { value: "" });
+      input.append(gap);
+    } else if (column.fill !== null) {
       gap = make("input", null, { type: "checkbox", "aria-label": `${column.name} is missing` });
       const label = make("label", null, { class: "gap" });
       label.append(gap, make("span", "missing"));
@@ -108,21 +112,22 @@ function row() {
 
   function show() {
     controls.forEach(({ input, value, gap, column }, c) => {
-      const filled = column.binary ? Math.round(column.fill) : column.fill;
-      input.value = codes[c] === null ? filled : codes[c];
+      input.value = codes[c] !== null ? codes[c] : barLabels(column) ? "" : column.fill;
       if (gap) gap.checked = codes[c] === null;
-      const text = codes[c] === null ? "missing" : barLabels(column) ? "" : valueText(column, codes[c]);
+      const text = barLabels(column) ? "" : codes[c] === null ? "missing" : valueText(column, codes[c]);
       value.textContent = column.used ? text : `${text} not used`.trim();
     });
     const x = encode(m.columns, codes), outputs = predict(x), name = data.meta.outputs[output];
+    const place = m.classes ? output + m.classes.length - outputs.length : output; // a reference class has no output
     const undo = m.link ? inverses[m.link] : (v) => v;
-    at("answer-name").textContent = m.classes || data.meta.outputs.length > 1 ? short(name, 40) : `predicted ${short(data.meta.response, 40)}`;
-    at("prediction").textContent = figure(undo(outputs[output]), 6);
+    const said = (values) => m.classes ? chanceText(probabilities(values, m.classes)[place]) : figure(undo(values[output]), 6);
+    at("answer-name").textContent = m.classes ? `probability of ${short(m.classes[place], 40)}` : data.meta.outputs.length > 1 ? short(name, 40) : `predicted ${short(data.meta.response, 40)}`;
+    at("prediction").textContent = said(outputs);
     at("prediction").dataset.value = JSON.stringify(outputs);
     const k = Number(at("row-number").value), aside = [];
-    if (m.link) aside.push(`${short(name, 40)} is ${figure(outputs[output])}; the bars below add up on this scale`);
+    if (m.link || m.classes) aside.push(`${short(name, 40)} ${figure(outputs[output])}`);
     if (r.intervals && !moved) aside.push(`90 % interval ${r.intervals[k].map((v) => figure(v)).join(" to ")}`);
-    if (spline) aside.push(`the spline says ${figure(undo(spline(x)[output]), 6)}`);
+    if (spline) aside.push(`the spline says ${said(spline(x))}`);
     if (r.truth) aside.push(`actual ${r.truth[k]} of row ${r.numbers[k]}`);
     at("aside").replaceChildren(...aside.map((text) => make("div", text)));
     if (m.classes) {
@@ -131,13 +136,15 @@ function row() {
       at("chances").dataset.value = JSON.stringify(chances);
       draw("chances-chart", () => chancesChart(chances, m.classes), "Probabilities of the classes");
     }
+    at("row-title").textContent = `What each column adds to ${m.classes ? "the " : ""}${short(name, 40)}`;
     const found = partsOf(m, codes, x, outputs, output), some = found.filter(([, v]) => v !== 0), none = found.filter(([, v]) => v === 0);
     const shown = some.slice(0, 14), rest = some.slice(14).reduce((sum, [, v]) => sum + v, 0);
     if (some.length > 14) shown.push([`${some.length - 14} others`, rest]);
     const beside = window.innerWidth > 760 ? Math.min(at("row-controls").offsetHeight - (m.classes ? 330 : 130), 640) : 0;
-    draw("row-chart", () => waterfall(shown, m.parts.base[output], outputs[output], name, beside), "What each column adds to the mean prediction");
+    at("row-chart").hidden = !shown.length;
+    if (shown.length) draw("row-chart", () => waterfall(shown, m.parts.base[output], outputs[output], name, beside), "What each column adds to the mean prediction");
     const names = none.map(([label]) => label).filter((label) => label !== "interaction");
-    at("row-zero").textContent = names.length ? `Adds nothing: ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} others` : ""}.` : "";
+    at("row-zero").textContent = !shown.length ? "No column adds anything: the prediction is the mean prediction." : names.length ? `Adds nothing: ${names.slice(0, 8).join(", ")}${names.length > 8 ? ` and ${names.length - 8} others` : ""}.` : "";
   }
 
   const select = at("row-number");

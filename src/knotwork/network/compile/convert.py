@@ -60,7 +60,7 @@ def to_network(
         takes raw rows, gives raw responses, and what lies between is trained in standardised coordinates. True gives
         the bare Linear, activation, …, Linear of the same function, for use rather than for training; so does
         ``kw.fold(net)`` later. The scaling is by the training rows where the model remembers them; a bare Spline is
-        scaled by its knots, which is a guess: convert the estimator to train on from there
+        scaled by its knots, which is a guess: to train further, convert the estimator
     dtype : of the parameters; the default of torch if None, or float64 where responses further than 1e4 stds from zero,
         or beyond 1e±30, would not survive single precision
     tolerance : maximum error of any output; None is 1e-3 of the size of the function's parts. A single hidden layer of

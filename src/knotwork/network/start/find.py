@@ -15,7 +15,7 @@ from knotwork.network.chain import TRANSPARENT, scaling_coordinates, without_sca
 from knotwork.network.scaling import Scaling
 
 # Where a spline cannot go, it goes beside.
-BESIDE = "kw.with_spline(module, model) puts any module beside a spline"
+BESIDE = "kw.with_spline(module, model) adds a spline to any module"
 
 
 @dataclass(frozen=True)

@@ -155,7 +155,7 @@ def init_head_(
 
     Returns
     -------
-    HeadReport. If anything is wrong an error says what, and the model is exactly as it was.
+    HeadReport. On any error the model stays exactly as it was.
 
     Examples
     --------

@@ -124,7 +124,7 @@ def init_(
 
     Returns
     -------
-    InitReport. If anything is wrong an error says what, and the module is exactly as it was.
+    InitReport. On any error the module stays exactly as it was.
 
     Examples
     --------
@@ -282,7 +282,7 @@ def _read_rows(X: Any, features: int, target: Target) -> tuple[Floats, TableEnco
         rows = to_numpy(X)
     else:
         labels = None if target.classes is None else tuple(map(str, target.classes))
-        fits = len(target.values) == len(as_frame(X) or ())  # or it is refused below
+        fits = np.shape(target.values)[:1] == (len(as_frame(X) or ()),)  # or it is refused below
         encoder, rows = learn_table(X, response=Response(target.values, labels) if fits else None)
     rows = rows.reshape(len(rows), -1) if rows.ndim > 2 else rows
     if rows.ndim != 2 or rows.shape[1] != features:

@@ -39,10 +39,11 @@ from knotwork.network.start.choose import (
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.pwl.through import spline_with_outputs
 from knotwork.spline.fit import FitOptions
+from knotwork.spline.layout import Known
 from knotwork.spline.likelihood import indicators
 from knotwork.spline.model import Spline
 from knotwork.spline.part_logits import fit_part_logits
-from knotwork.spline.parts import Known, ReadRows, read_sums, searched
+from knotwork.spline.parts import ReadRows, Search, read_sums
 from knotwork.spline.result import SplineFit
 
 # Bytes for the sums where they lie in memory beside the rows.
@@ -144,7 +145,7 @@ def _number_start(
     rows = read_sums(source, reader, known, fit_options, memory_limit=memory_limit)
 
     def fit(options: FitOptions) -> SplineFit:
-        return searched(rows, known, task.names, options)(read=False)
+        return Search.of(rows, known, task.names, options, memory_limit).finished(read=False)
 
     features = len(task.names)
     found = narrowed(fit, fit_options, lambda degree: start_terms(ends.rows, features, degree), task)
@@ -195,7 +196,7 @@ def _class_start(
     rows = read_sums(source, reader, known, fit_options, memory_limit=memory_limit)
 
     def fit(options: FitOptions) -> SplineFit:
-        return searched(rows, known, task.names, options)(read=False)
+        return Search.of(rows, known, task.names, options, memory_limit).finished(read=False)
 
     rows_of: Sequence[int] = counts.astype(int).tolist()
     search = narrowed(

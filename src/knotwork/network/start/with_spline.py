@@ -1,4 +1,4 @@
-"""with_spline: any module beside a spline, spline(x) + gate·module(x), with a gate that is zero at first.
+"""with_spline: any module plus a spline, spline(x) + gate·module(x), with a gate that is zero at first.
 
 For networks that cannot hold a spline in their own weights: LayerNorm, Tanh, attention, several output axes. The sum
 begins as the spline, whatever the module computes, and both parts train.

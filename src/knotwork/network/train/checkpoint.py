@@ -82,7 +82,7 @@ class Checkpoint:
         if others:
             raise DataError(
                 f"a checkpoint is resumed by the fit that wrote it, the one at {self.path} has other "
-                f"{' and '.join(others)}; call that fit again, or name another file, or remove this one to begin anew"
+                f"{' and '.join(others)}; call that fit again, or name another file, or remove this one to start over"
             )
         with self._opened() as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no dict)
@@ -146,13 +146,13 @@ class Checkpoint:
 
     def _not_ours(self) -> DataError:
         return DataError(
-            f"a checkpoint must be a file that a training of ours wrote, or not exist yet, {self.path} is something "
+            f"a checkpoint must be a file that knotwork wrote in training, or not exist yet, {self.path} is something "
             f"else; name another path"
         )
 
     def damaged(self) -> DataError:
         """Return the error that says so."""
-        return DataError(f"the checkpoint at {self.path} is damaged; remove it to begin anew")
+        return DataError(f"the checkpoint at {self.path} is damaged; remove it to start over")
 
 
 def versions() -> str:

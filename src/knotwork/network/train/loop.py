@@ -29,6 +29,7 @@ from knotwork.errors import NetworkError
 from knotwork.network.train.buffer import Buffered
 from knotwork.network.train.checkpoint import Checkpoint, Identity, Saved, described, digest_of, settings, versions
 from knotwork.network.train.dense import DenseGradients
+from knotwork.network.train.evaluate import mean_losses
 from knotwork.network.train.graphed import GraphedStep
 from knotwork.network.train.history import History
 from knotwork.network.train.losses import Loss, OwnLoss, SquaredError
@@ -292,7 +293,7 @@ class _Run:
         if epoch > 0:
             self._steps(training, loss, unit)
         run = self.averaged.eval() if self.dense_averaged is None else self.dense_averaged.forward
-        own_reached = [cost * unit for cost in _evaluate(run, validation, loss, self.ranks)]
+        own_reached = [cost * unit for cost in mean_losses(run, validation, loss, self.ranks)]
         reached = sum(own_reached) / len(own_reached)
         rate = self.share * self.rates[0][self.step - 1] if self.step else 0.0
         if epoch > 0 and self._is_setback(reached):
@@ -304,7 +305,7 @@ class _Run:
             trained, reached = history.train_loss[history.best_epoch], history.validation_loss[history.best_epoch]
             losses = self.losses[history.best_epoch]
         else:
-            own_trained = [cost * unit for cost in _evaluate(run, training, loss, self.ranks)]
+            own_trained = [cost * unit for cost in mean_losses(run, training, loss, self.ranks)]
             trained = sum(own_trained) / len(own_trained)
             losses = [own_trained, own_reached]
         if epoch == 0 and not np.isfinite(reached):
@@ -490,18 +491,3 @@ def _identity(
 def _read(checkpoint: Checkpoint, identity: Identity, ranks: Ranks | None) -> Saved | None:
     """Return the state to go on from: that of rank 0's file."""
     return checkpoint.read(identity) if ranks is None else ranks.from_first(lambda: checkpoint.read(identity))
-
-
-def _evaluate(run: Callable[[Tensor], Tensor], rows: Rows | Buffered, loss: Loss, ranks: Ranks | None) -> list[float]:
-    """Return the mean loss of a network, or of each of several, over the rows of all ranks."""
-    # Summed where the rows are, and looked at once.
-    kind = torch.float32 if rows.device.type == "mps" else torch.float64  # some devices have no float64
-    cost = weight = torch.zeros((), dtype=kind, device=rows.device)
-    with torch.no_grad():
-        for part in rows.chunks():
-            cost = cost + (part.costs(run, loss.rows) * part.weight).sum(-1)
-            weight = weight + part.weight.sum(-1)
-    if ranks is not None:
-        cost, weight = ranks.sum(torch.stack([cost, weight]))
-    found: list[float] = (cost / weight).reshape(-1).tolist()
-    return found

@@ -19,7 +19,7 @@ from torch.nn import functional
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.losses import ResponseLoss, robust_std
-from knotwork.errors import NetworkError
+from knotwork.errors import NetworkError, one_line
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,13 @@ class OwnLoss:
         if self.inside is not None:
             centre = torch.as_tensor(self.inside.y_centre, dtype=output.dtype, device=output.device)
             output = output * torch.as_tensor(self.inside.y_scale, dtype=output.dtype, device=output.device) + centre
-        cost = self.function(output, y)
+        try:
+            cost = self.function(output, y)
+        except (RuntimeError, ValueError, IndexError, TypeError) as error:  # what torch says of shapes and kinds
+            raise NetworkError(
+                f"loss(prediction, target) must take predictions {_described(output)} and targets {_described(y)}, it "
+                f"raised {type(error).__name__}: {one_line(error)}"
+            ) from error
         if not isinstance(cost, Tensor) or not cost.is_floating_point():
             kind = str(cost.dtype) if isinstance(cost, Tensor) else type(cost).__name__
             raise NetworkError(f"loss(prediction, target) must return a tensor of costs, got {kind}")
@@ -255,6 +261,10 @@ class OwnLoss:
     def gain(self, first: float) -> float:
         """Factor of the costs that gradients are taken of: the first loss becomes one, whatever it is measured in."""
         return 1 / abs(first) if np.finfo(np.float32).tiny < abs(first) < np.inf else 1.0
+
+
+def _described(values: Tensor) -> str:
+    return f"of shape {tuple(values.shape)} and {values.dtype}"
 
 
 Loss = SquaredError | Deviance | LogLoss | OwnLoss

@@ -59,7 +59,8 @@ def optimiser_fits(saved: Saved, parameters: dict[str, Tensor], fresh: Saved) ->
     """Whether a state of AdamW can belong to parameters, by the names that the state gives them."""
     for key, value in saved.document["optimiser"].items():
         now = fresh.document["optimiser"].get(key, ...)
-        if now is ... or (type(value) is not float if key.endswith(".lr") else value != now):
+        # 0 equals False, but not for torch.
+        if now is ... or type(value) is not type(now) or (value != now and not key.endswith(".lr")):
             return False
     entries: dict[str, dict[str, Any]] = {}
     for key, value in saved.tensors.items():

@@ -193,8 +193,9 @@ def stacked_parts(parts: Sequence[Part]) -> Part:
 
 
 def _with_nothing(table: Part) -> Part:
-    """Add a row of weight zero at the end of a table."""
-    return Part(*(torch.cat([values, torch.zeros_like(values[:1])]) for values in (table.x, table.y, table.weight)))
+    """Add a row of weight zero at the end of a table: a copy of its first, since not every loss is finite at y = 0."""
+    x, y = (torch.cat([values, values[:1]]) for values in (table.x, table.y))
+    return Part(x, y, torch.cat([table.weight, torch.zeros_like(table.weight[:1])]))
 
 
 @dataclass(frozen=True)

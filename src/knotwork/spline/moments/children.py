@@ -26,10 +26,10 @@ from knotwork.compute.workers import Workers
 from knotwork.spline.moments.bins import SEARCH_TILE, encode, padded_rows
 from knotwork.spline.moments.child_opening import find_bins, open_min, open_product
 from knotwork.spline.moments.grid import CandidateGrid
-from knotwork.spline.moments.moments import ChildOpening, Hinges, TermTable
+from knotwork.spline.moments.moments import ChildOpening, ChildStep, Hinges, TermTable
 from knotwork.spline.moments.pairs import add_pair
 from knotwork.spline.moments.parents import ParentRows, parent_values
-from knotwork.spline.moments.values import SpanValues
+from knotwork.spline.moments.values import SpanTerms, SpanValues
 
 # Rows and columns v that stay in the nearest caches while all features pass over them.
 TILE, GROUP = 1024, 4
@@ -147,6 +147,7 @@ class CpuChildren:
         slots: int,
         min_mass: float,
         workers: Workers,
+        span: SpanTerms | None = None,
     ) -> None:
         self.grid, self._workers, self._min_mass = grid, workers, min_mass
         self._columns, self._weights = columns, weights
@@ -170,7 +171,23 @@ class CpuChildren:
         self._parents = ParentRows(slots, columns, grid.knots.size, has_bins=not product)
         # For the bins of a parent that are not kept.
         self._room = np.empty(0, np.uint16)
-        self._span = SpanValues(columns, weights)
+        self._span = SpanTerms(lambda f: float(columns[f].min())) if span is None else span
+        self._values = SpanValues(columns, weights, self._span)
+
+    def advance(
+        self,
+        columns: TermTable,
+        slots: NDArray[np.int64],
+        new_slots: NDArray[np.int64],
+        parents: Sequence[Hinges],
+        features: NDArray[np.bool_],
+    ) -> ChildStep:
+        """Sum a step of the search; see :class:`~knotwork.spline.moments.moments.ChildSums`."""
+        first = len(self._span)
+        self.extend(columns)
+        return ChildStep(
+            self.products(slots, first), self.open(new_slots, parents, features), self.products(new_slots, 0)
+        )
 
     def open(self, slots: NDArray[np.int64], parents: Sequence[Hinges], features: NDArray[np.bool_]) -> ChildOpening:
         """Put parents (P) into free slots: their children with the given features (P, d); one pass."""
@@ -182,13 +199,7 @@ class CpuChildren:
         return ChildOpening(mass=mass, norms=norms, responses=responses)
 
     def _open(self, slot: int, parent: Hinges, used: NDArray[np.bool_], mass: Floats, norms: Floats) -> None:
-        table = TermTable.of([parent], self._slopes, self._product)
-        if not self._product:
-            # A hinge that is combined with another one takes its slope, even if the parent is a single hinge.
-            table = replace(table, slope=self._slopes[table.feature])
-        self._parents.add(slot, self._columns, table, used)
-        rows, value = self._rows_and_values(slot)
-        bins = None if self._product else self._found_bins(slot, rows, value)
+        rows, value, bins = self._place(slot, parent, used)
         parts = self._workers.split(len(used), work=16 * rows.size * len(used))
 
         def task(part: int) -> None:
@@ -207,6 +218,22 @@ class CpuChildren:
         self._workers.run(task, len(parts))
         enough = np.logical_or.reduceat(mass.min(axis=0) >= self._min_mass, self.grid.linear)
         self._parents.used[slot] &= enough
+
+    def place(self, slot: int, parent: Hinges, used: NDArray[np.bool_]) -> None:
+        """Put a parent into a free slot, of whose children some features are summed, (d,); their opening is known."""
+        self._place(slot, parent, used)
+
+    def _place(
+        self, slot: int, parent: Hinges, used: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.uint32], Floats, NDArray[np.uint16] | None]:
+        """Find the rows of a parent, its values there, and the bins of its children."""
+        table = TermTable.of([parent], self._slopes, self._product)
+        if not self._product:
+            # A hinge that is combined with another one takes its slope, even if the parent is a single hinge.
+            table = replace(table, slope=self._slopes[table.feature])
+        self._parents.add(slot, self._columns, table, used)
+        rows, value = self._rows_and_values(slot)
+        return rows, value, None if self._product else self._found_bins(slot, rows, value)
 
     def _rows_and_values(self, slot: int) -> tuple[NDArray[np.uint32], Floats]:
         """Return where a parent is positive, and how much."""
@@ -246,19 +273,20 @@ class CpuChildren:
 
         (slots, columns, 2, C); one pass.
         """
-        span = self._span
-        out = np.zeros((len(slots), len(span) - first, 2, self.grid.knots.size))
-        for start, rows in span.batches(first):
-            self._add_products(slots, span.values, rows, start - first, out)
-        ones = self._parents.ones[slots]
-        for (m, factor, partner), shift in zip(span.joined, span.shift, strict=True):
-            if m >= first:
-                own = out[:, m - first]
-                own *= factor
-                own += shift * ones
-                if partner >= 0:
-                    own += out[:, partner - first]
+        out = self.sums(slots, first)
+        self._span.join(out, self._parents.ones[slots], first)
         return out
+
+    def sums(self, slots: NDArray[np.int64], first: int) -> Floats:
+        """Sum what stands for the span's columns, see ``SpanTerms``, with the children in slots: as ``products``."""
+        out = np.zeros((len(slots), len(self._span) - first, 2, self.grid.knots.size))
+        for start, rows in self._values.batches(first) if len(slots) else ():
+            self._add_products(slots, self._values.values, rows, start - first, out)
+        return out
+
+    def ones(self, slots: NDArray[np.int64]) -> Floats:
+        """Return the products of 1 with the children in slots that were opened here: (slots, 2, C)."""
+        return self._parents.ones[slots]
 
     def _add_products(
         self, slots: NDArray[np.int64], values: Floats, which: NDArray[np.int64], first: int, out: Floats

@@ -284,35 +284,32 @@ class CpuRows:
         self._lines[feature] = line
         return products
 
-    def products(self, terms: TermTable) -> Floats:
-        """Products of terms, none of them linear, with every candidate: (M, C), one pass."""
-        passes: list[tuple[Any, ...]] = []
-        shifts: dict[int, Floats] = {}
-        for m, hinges in enumerate(terms.entries()):
-            if len(hinges) == 1:
-                ((f, knot, sign),) = hinges
-                if f in self._lines and self._is_crowded(f, knot, sign):
-                    # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
-                    shifts[m] = sign * (self._lines[f] - knot * self.opening().sums)
-                    sign = -sign
-                passes.append((_hinge_sums, self.columns[f], knot, sign))
-            else:
-                values = np.empty(self.columns.shape[1])
-                evaluate_term(self.columns, terms, m, values)
-                passes.append((_hinge_sums, values, 0.0, 1))
-        found = self._histogram(len(terms), passes)
-        for m, shift in shifts.items():
-            found[m] += shift
+    def hinge_products(self, feature: int, knot: float) -> Floats:
+        """Products of (x − t)₊ with every candidate: (1, C), one pass."""
+        if feature not in self._lines or not self._is_crowded(feature, knot):
+            return self._histogram(1, [(_hinge_sums, self.columns[feature], knot, 1)])
+        # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
+        found = self._histogram(1, [(_hinge_sums, self.columns[feature], knot, -1)])
+        found += self._lines[feature] - knot * self.opening().sums
         return found
 
-    def _is_crowded(self, feature: int, knot: float, sign: int) -> bool:
-        """Whether more than half of the observations are on the side of a knot where the hinge is not zero."""
+    def products(self, terms: TermTable) -> Floats:
+        """Products of interactions with every candidate: (M, C), one pass."""
+        passes: list[tuple[Any, ...]] = []
+        for m in range(len(terms)):
+            values = np.empty(self.columns.shape[1])
+            evaluate_term(self.columns, terms, m, values)
+            passes.append((_hinge_sums, values, 0.0, 1))
+        return self._histogram(len(terms), passes)
+
+    def _is_crowded(self, feature: int, knot: float) -> bool:
+        """Whether more than half of the observations are above a knot."""
         first, last = self.grid.offsets[feature : feature + 2].tolist()
         place = first + 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot))
         if place == last or self.grid.knots[place] != knot:
             return False
         opening = self.opening()
-        return bool(sign * (2 * opening.mass[place] - opening.total) > 0)
+        return bool(2 * opening.mass[place] > opening.total)
 
     def _histogram(self, count: int, passes: list[tuple[Any, ...]]) -> Floats:
         """Run kernels over all blocks and turn their bins into products with every candidate: (count, C)."""

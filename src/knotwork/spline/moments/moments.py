@@ -61,6 +61,20 @@ class ChildOpening:
 
 
 @dataclass(frozen=True)
+class ChildStep:
+    """What a step of the search asks of the children of parents, of which k columns and P parents are new.
+
+    products : (slots, k, 2, C) of the new columns with the children of the parents before
+    opening : of the new parents
+    whole : (P, columns, 2, C) products of all columns of the span with the children of the new parents
+    """
+
+    products: Floats
+    opening: ChildOpening
+    whole: Floats
+
+
+@dataclass(frozen=True)
 class TermTable:
     """Terms of the search as arrays, standardised: term m combines the hinges ``start[m]`` to ``start[m + 1]``.
 
@@ -136,23 +150,23 @@ class ChildSums(Protocol):
 
     grid: CandidateGrid
 
-    def open(self, slots: NDArray[np.int64], parents: Sequence[Hinges], features: NDArray[np.bool_]) -> ChildOpening:
-        """Put parents (P) into free slots: their children with the given features (P, d); one pass."""
+    def advance(
+        self,
+        columns: TermTable,
+        slots: NDArray[np.int64],
+        new_slots: NDArray[np.int64],
+        parents: Sequence[Hinges],
+        features: NDArray[np.bool_],
+    ) -> ChildStep:
+        """Add columns to the span, and put new parents (P) into free slots: their children with features (P, d).
+
+        slots : of the parents before. All that a step needs is asked for at once: where rows are read, one reading
+            serves it.
+        """
         ...
 
     def close(self, slot: int) -> None:
         """Forget a parent."""
-        ...
-
-    def extend(self, terms: TermTable) -> None:
-        """Add columns to the span."""
-        ...
-
-    def products(self, slots: NDArray[np.int64], first: int) -> Floats:
-        """Products of the span's columns from number ``first`` on with the children in slots.
-
-        (slots, columns, 2, C); one pass.
-        """
         ...
 
 
@@ -173,8 +187,12 @@ class RowSums(Protocol):
         """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C), one pass."""
         ...
 
+    def hinge_products(self, feature: int, knot: float) -> Floats:
+        """Products of (x − t)₊ with every candidate: (1, C), one pass."""
+        ...
+
     def products(self, terms: TermTable) -> Floats:
-        """Products of terms, none of them linear, with every candidate: (M, C), one pass."""
+        """Products of interactions with every candidate: (M, C), one pass."""
         ...
 
     def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> ChildSums:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NoReturn
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from knotwork.errors import DataError
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.joint import SUMS, cells, joint_products, joint_sums
-from knotwork.spline.moments.moments import Opening, Residual, TermTable
+from knotwork.spline.moments.moments import ChildSums, Opening, Residual, TermTable
 
 
 @dataclass(frozen=True)
@@ -173,13 +172,17 @@ class StoredRows:
         """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C)."""
         return np.stack([self.line_products(feature), self._look_up(self._position(feature, knot))])
 
-    def products(self, terms: TermTable) -> Floats:
-        """Products of hinges (x − t)₊ with every candidate: (M, C)."""
-        return np.stack([self._look_up(self._position(f, knot)) for ((f, knot, _),) in terms.entries()])
+    def hinge_products(self, feature: int, knot: float) -> Floats:
+        """Products of (x − t)₊ with every candidate: (1, C)."""
+        return self._look_up(self._position(feature, knot))[None]
 
-    def children(self, *_: object) -> NoReturn:
+    def products(self, terms: TermTable) -> Floats:
         """Refuse: products of interactions are not among the sums."""
-        raise DataError("sums that are kept are those of additive models, got interactions; choose max_degree=1")
+        raise _additive_only()
+
+    def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> ChildSums:
+        """Refuse: products of interactions are not among the sums."""
+        raise _additive_only()
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms."""
@@ -199,11 +202,17 @@ class StoredRows:
             mix[1 + m, at[place]] = 1.0
             if sign < 0:
                 mix[1 + m, 0], mix[1 + m, at[line]] = knot, -1.0
-        gram = np.empty((1 + len(used), 1 + len(used)))
+        gram = np.zeros((1 + len(used), 1 + len(used)))
+        for factor, products in zip(self._factors, self._products, strict=True):
+            _add_between(products, self.grid.offsets, self.grid.feature, np.array(used, np.int64), factor, gram)
+        own, ends = np.empty(self._edges[-1]), np.searchsorted(used, self._edges).tolist()
+        for position, k in at.items():
+            feature = int(self.grid.feature[position])
+            own_products(self._raw, self.grid, feature, position - self._edges[feature], own)
+            first, last = ends[feature : feature + 2]
+            gram[k, 1 + first : 1 + last] = own[used[first:last]]
         gram[0, 0], gram[0, 1:] = self._raw.total, self._raw.sums[used]
         gram[1:, 0] = gram[0, 1:]
-        for position, k in at.items():
-            gram[k, 1:] = self._look_up(position)[used]
         responses = np.concatenate([self._response_sums[None], self._raw.responses[used]])
         return TermProducts(mix @ gram @ mix.T, mix @ responses, self._raw.squares)
 
@@ -239,15 +248,43 @@ def _add_products(products, offsets, feature, place, factor, out):  # type: igno
         at += 1
 
 
+@compiled
+def _add_between(products, offsets, feature, positions, factor, gram):  # type: ignore[no-untyped-def]
+    """Add products of candidates of different features with each other, times a factor; ``products`` as stored.
+
+    positions : (M,) rising; gram : (1 + M, 1 + M), the first row and column left as they are
+    """
+    end, first, begun = offsets[-1], 0, 0
+    for i in range(positions.size):
+        f = feature[positions[i]]
+        while begun < f:  # the products of each feature stand behind those of the ones before
+            first += (offsets[begun + 1] - offsets[begun]) * (end - offsets[begun + 1])
+            begun += 1
+        row = first + (positions[i] - offsets[f]) * (end - offsets[f + 1]) - offsets[f + 1]
+        for j in range(i + 1, positions.size):
+            if feature[positions[j]] != f:
+                value = factor * products[row + positions[j]]
+                gram[1 + i, 1 + j] += value
+                gram[1 + j, 1 + i] += value
+
+
 def own_products(opening: Opening, grid: CandidateGrid, feature: int, place: int, out: Floats) -> None:
     """Write the products of the candidate at a place of a feature's with those of the same feature, into (C,)."""
-    first, last = grid.offsets[feature : feature + 2].tolist()
-    at = first + place
-    if place == 0:
-        out[first:last] = opening.cross[first:last]
-        return
+    _own_products(opening.norms, opening.sums, opening.cross, grid.knots, grid.offsets, feature, place, out)
+
+
+@compiled
+def _own_products(norms, sums, cross, knots, offsets, feature, place, out):  # type: ignore[no-untyped-def]
+    first, at = offsets[feature], offsets[feature] + place
     # Of two hinges of a feature the higher one lies within the other: (x − s)₊ = (x − t) + (t − s) where x > t > s.
-    distance = grid.knots[first:last] - grid.knots[at]
-    out[at:last] = opening.norms[at:last] + distance[place:] * opening.sums[at:last]
-    out[first:at] = opening.norms[at] - distance[:place] * opening.sums[at]
-    out[first] = opening.cross[at]
+    for i in range(first, offsets[feature + 1]):
+        high = i if i > at else at
+        out[i] = norms[high] + abs(knots[i] - knots[at]) * sums[high]
+    out[first] = cross[at]
+    if place == 0:
+        for i in range(first, offsets[feature + 1]):
+            out[i] = cross[i]
+
+
+def _additive_only() -> DataError:
+    return DataError("sums that are kept are those of additive models, got interactions; choose max_degree=1")

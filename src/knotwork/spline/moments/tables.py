@@ -10,6 +10,7 @@ A thread sums all rows of some pairs, in order, so the result does not depend on
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,6 +60,7 @@ class TableRows:
         self._rows, self._counts, self._always = rows, counts, always
         self._expected = EXPECTED * max_terms / len(rows.columns)
         self._edges: list[int] = self.grid.offsets.tolist()
+        self._knots: list[float] = self.grid.knots.tolist()
         self._strips: dict[int, _Strip] = {}
         self._chosen = [0] * len(rows.columns)
         self._pool, self._used = np.empty(0), 0
@@ -86,16 +88,18 @@ class TableRows:
         self._look_up(feature, place, out[1])
         return out
 
-    def products(self, terms: TermTable) -> Floats:
-        """Products of terms, none of them linear, with every candidate: (M, C), from the tables or by one pass."""
-        found = [hinges[0] if len(hinges) == 1 else (-1, 0.0, 0) for hinges in terms.entries()]
-        places = [self._place(f, knot) if sign > 0 else -1 for f, knot, sign in found]
-        if min(places) < 0 or not all(self._has_table(f) for f, _, _ in found):
-            return self._rows.products(terms)
-        out = np.empty((len(found), self._edges[-1]))
-        for m, place in enumerate(places):
-            self._look_up(found[m][0], place, out[m])
+    def hinge_products(self, feature: int, knot: float) -> Floats:
+        """Products of (x − t)₊ with every candidate: (1, C), from tables or by one pass."""
+        place = self._place(feature, knot)
+        if place < 0 or not self._has_table(feature):
+            return self._rows.hinge_products(feature, knot)
+        out = np.empty((1, self._edges[-1]))
+        self._look_up(feature, place, out[0])
         return out
+
+    def products(self, terms: TermTable) -> Floats:
+        """Products of interactions with every candidate: (M, C), by one pass."""
+        return self._rows.products(terms)
 
     def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> ChildSums:
         """Return the sums behind interactions, for so many parents at a time: by passes."""
@@ -184,8 +188,8 @@ class TableRows:
     def _place(self, feature: int, knot: float) -> int:
         """Return the place of a knot among the candidates of its feature, -1 if it is none of them."""
         first, last = self._edges[feature : feature + 2]
-        place = first + 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot))
-        return place - first if place < last and self.grid.knots[place] == knot else -1
+        place = bisect_left(self._knots, knot, first + 1, last)
+        return place - first if place < last and self._knots[place] == knot else -1
 
     def _look_up(self, feature: int, place: int, out: Floats) -> None:
         """Write the products of the candidate at a place of a feature's with every candidate: (C,)."""

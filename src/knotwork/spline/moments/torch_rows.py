@@ -32,6 +32,7 @@ MANY_BINS = 1 << 14
 SHARED_BYTES = 1 << 28
 # Bytes of the values of all terms on the rows that a residual looks at together.
 RESIDUAL_BYTES = 1 << 30
+ADDITIVE_ONLY = "backend='torch' fits additive models, got interactions; choose max_degree=1 or backend='cpu'"
 
 
 class DeviceColumns(Protocol):
@@ -157,21 +158,20 @@ class TorchRows:
 
     def pair_products(self, feature: int, knot: float) -> Floats:
         """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C)."""
-        return np.stack([self.line_products(feature), self._hinge_products(feature, knot, 1)])
+        return np.stack([self.line_products(feature), self.hinge_products(feature, knot)[0]])
 
-    def products(self, terms: TermTable) -> Floats:
-        """Products of terms, none of them linear, with every candidate: (M, C)."""
-        return np.stack([self._hinge_products(*hinge) for (hinge,) in terms.entries()])
-
-    def _hinge_products(self, feature: int, knot: float, sign: int) -> Floats:
-        """Sum the rows of the tables where the hinge is not zero."""
+    def hinge_products(self, feature: int, knot: float) -> Floats:
+        """Products of (x − t)₊ with every candidate: (1, C), from the rows of the tables where it is not zero."""
         first, last = self._edges[feature]
-        at = first + 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot))
-        active = slice(at, last) if sign > 0 else slice(first, at)
+        active = slice(first + 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot)), last)
         count, x, xz = self._tables[:, active].sum(dim=1)
         z = self._tables[1, :, active].sum(dim=1)
-        v, vz = torch.stack([x - knot * count, xz - knot * z]).mul_(sign).cpu().numpy()
-        return self._against_candidates(v, vz)
+        v, vz = torch.stack([x - knot * count, xz - knot * z]).cpu().numpy()
+        return self._against_candidates(v, vz)[None]
+
+    def products(self, terms: TermTable) -> NoReturn:
+        """Refuse: there are no interactions."""
+        raise DataError(ADDITIVE_ONLY)
 
     def _against_candidates(self, v: Floats, vz: Floats) -> Floats:
         """Turn Σ v and Σ v·z of each bin into ⟨v, c⟩ for every candidate c: Σ_{z>t} v·z − t·Σ_{z>t} v."""
@@ -186,7 +186,7 @@ class TorchRows:
 
     def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> NoReturn:
         """Refuse: products of interactions are not in the tables."""
-        raise DataError("backend='torch' fits additive models, got interactions; choose max_degree=1 or backend='cpu'")
+        raise DataError(ADDITIVE_ONLY)
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""

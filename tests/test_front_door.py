@@ -1,0 +1,76 @@
+"""What a newcomer meets first: a short README, links, help that fits a screen, an example for every public name."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import knotwork as kw
+from knotwork.cli import COMMANDS, app
+
+ROOT = Path(__file__).parent.parent
+TOP = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+PAGES = [*(ROOT / name for name in TOP), *sorted(ROOT.glob("docs/*.md"))]
+CODE = re.compile(r"^( *)```.*?^\1```", flags=re.DOTALL | re.MULTILINE)
+
+
+def prose(text):
+    return CODE.sub("", text)
+
+
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    titles = re.findall(r"^#+ (.+)$", prose(page.read_text()), flags=re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", re.sub(r"\]\([^)]*\)", "", title)).strip().lower() for title in titles]
+    return {title.replace(" ", "-") for title in plain}
+
+
+def dead_links(page):
+    """Relative links and images of a page that lead to no file, or to no heading of it."""
+    for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", prose(page.read_text()))):
+        if re.match(r"[a-z]+:", link):
+            continue
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            yield link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page):
+    assert list(dead_links(page)) == []
+
+
+def test_a_dead_link_is_noticed(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# A title\n[here](#a-title) [file](gone.md) [heading](#gone) ![picture](gone.png) `[x](y)`\n")
+    assert list(dead_links(page)) == ["gone.md", "#gone", "gone.png"]
+
+
+def test_the_readme_has_at_most_900_words_outside_code():
+    text = re.sub(r"\]\([^)]*\)|<!--.*?-->", "]", prose((ROOT / "README.md").read_text()))
+    assert len([word for word in text.split() if re.search(r"\w", word)]) <= 900
+
+
+@pytest.mark.parametrize("name", kw.__all__)
+def test_every_public_name_has_an_example(name):
+    assert ">>> " in (inspect.getdoc(getattr(kw, name)) or "")  # --doctest-modules runs them
+
+
+@pytest.mark.parametrize("command", ["", *(function.__name__ for function, _ in COMMANDS)])
+def test_help_fits_a_screen_and_ends_with_an_example(command):
+    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "100"}, terminal_width=100)
+    lines = shown.output.rstrip().splitlines()
+    assert shown.exit_code == 0
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+    assert lines[-1].startswith(f"  Example: knotwork {command}")
+
+
+def test_every_page_of_the_docs_is_on_the_site_and_in_its_index():
+    site, index = (ROOT / "mkdocs.yml").read_text(), (ROOT / "docs/index.md").read_text()
+    for page in ROOT.glob("docs/*.md"):
+        assert f": {page.name}\n" in site
+        assert page.name == "index.md" or re.search(rf"\({page.name}[)#]", index), page.name
