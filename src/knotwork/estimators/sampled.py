@@ -82,14 +82,14 @@ class Sampled:
         sample = Part(task.rows.X, task.rows.y, task.weights)
         return start_of_parts(encoded, sample, task, options, memory_limit=self.memory_limit)
 
-    def training(
-        self,
-        loss: Loss,
-        coordinates: Coordinates,
-        looked_at: table.Part,
-        report: Report | None,
-    ) -> Buffered:
-        """Return the rows to train on: those of the source that are not held out, in the network's coordinates."""
+    def tables(
+        self, loss: Loss, coordinates: Coordinates, training: table.Part, validation: table.Part, report: Report | None
+    ) -> tuple[table.Part | Buffered, table.Part]:
+        """Return the rows to train on and to validate on, given those of the sample, in the network's coordinates."""
+        return self._streamed(loss, coordinates, training, report) if self.streams else training, validation
+
+    def _streamed(self, loss: Loss, coordinates: Coordinates, looked_at: table.Part, report: Report | None) -> Buffered:
+        """Return the rows of the source that are not held out."""
         source = self.source
         assert isinstance(source, LocalSource)
         count, largest = source.add(_CountTask(self._encoded, loss), _count_plus)
@@ -119,8 +119,8 @@ class Sampled:
         return _Encode(self.reader, self.limits, self.held)
 
 
-def read_sampled(model: Any, opened: Opened) -> Sampled:
-    """Survey a source for a network; where it is trained on a sample, say on how many rows."""
+def read_sampled(model: Any, opened: Opened, show: bool) -> Sampled:
+    """Survey a source for a network, with a progress bar if it is to show one; who trains on a sample is warned."""
     for name in ("validation", "spline_fraction"):
         if getattr(model, name) is not None:
             raise DataError(
@@ -128,7 +128,7 @@ def read_sampled(model: Any, opened: Opened) -> Sampled:
                 f"out, or set validation_fraction"
             )
     classes = hasattr(model, "class_weight")
-    with reading_progress(bool(model.verbose)) as reading:
+    with reading_progress(show) as reading:
         found = survey(model, opened, classes, reading)
     target: Any = Numbers()
     if classes:

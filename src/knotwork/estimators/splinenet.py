@@ -17,8 +17,9 @@ from knotwork.data.sample import Sample
 from knotwork.estimators.inputs import read_regression
 from knotwork.estimators.intervals import IntervalMixin, calibrate_intervals
 from knotwork.estimators.lazy import lazy_on_dask
+from knotwork.estimators.problem import Problem
 from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, one_response
-from knotwork.estimators.splinenet_base import Problem, SplineNetBase
+from knotwork.estimators.splinenet_base import SplineNetBase
 from knotwork.network.start.choose import THRESHOLD
 from knotwork.network.train.losses import Deviance, Loss, SquaredError
 from knotwork.spline.response import huber_width

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -19,15 +19,16 @@ from torch import nn
 from knotwork.arrays import Floats
 from knotwork.data.columns.part import read_parts
 from knotwork.data.coordinates import Coordinates, robust
-from knotwork.data.limits import Limits, learn_limits, range_of
+from knotwork.data.limits import learn_limits, range_of
 from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
-from knotwork.data.table import TableEncoder
 from knotwork.data.training_rows import TrainingRows
 from knotwork.errors import DataError, ParameterError
 from knotwork.estimators.base import MISSING, Estimator, checks_parameters
 from knotwork.estimators.inputs import read_table
 from knotwork.estimators.members import Member, MemberRows, average_spline, fold_splits, member_rows, out_of_fold
+from knotwork.estimators.problem import Problem, batch_size_for
+from knotwork.estimators.ranked import first_says, ranks_of, read_ranks
 from knotwork.estimators.sampled import Sampled, read_sampled
 from knotwork.estimators.sources import open_source
 from knotwork.estimators.validation import ValidationSplit, choose_split
@@ -43,8 +44,8 @@ from knotwork.network.start.initial import kaiming, spline_start
 from knotwork.network.train.buffer import Buffered
 from knotwork.network.train.checkpoint import Checkpoint
 from knotwork.network.train.loop import TrainOptions, fit_network
-from knotwork.network.train.losses import Deviance, LogLoss, Loss
-from knotwork.network.train.ranks import rank_count
+from knotwork.network.train.losses import LogLoss
+from knotwork.network.train.ranks import Ranks, joined_ranks
 from knotwork.network.train.rows import Folds, Part, stacked_parts
 from knotwork.progress import epoch_progress
 from knotwork.spline.model import Spline
@@ -54,55 +55,10 @@ MEMBERS, MAX_ROWS = 8, 50_000
 # Layers of hidden="auto", of one network and of several. On 28 tables three layers of members had 1.2 % less error
 # (regression) and 1.8 % less log-loss than two, and cost a sixth of the time more.
 LAYERS = {False: (128, 128), True: (128, 128, 128)}
-# Batches of batch_size="auto": sizes, and how many of them an epoch has at least where that allows it. On 22 tables of
-# 1000 to 6000 rows, batches of 256 were as accurate as those of 128 and half as slow where an epoch had twenty.
-BATCHES, BATCH_SIZES = 20, (128, 1024)
 # Rows up to which members are trained in double precision on a CPU.
 MAX_DOUBLE = 1024
 # Rows of each member whose training loss is measured after an epoch, unless it has fewer.
 MIN_LOOKED_AT = 1024
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What a network is to learn.
-
-    rows : of positive weight; kept : their numbers in the table, None if these are all
-    weighted : whether the weights are anything but ones
-    encoder : from the table to the rows
-    attributes : fitted ones that follow from y alone
-    """
-
-    rows: Sample
-    kept: NDArray[np.intp] | None
-    weighted: bool
-    encoder: TableEncoder
-    loss: Loss
-    attributes: dict[str, Any]
-
-    @property
-    def link(self) -> str:
-        """The network predicts link(y)."""
-        return self.loss.loss.link if isinstance(self.loss, Deviance) else "identity"
-
-    def held_at(self, limits: Limits) -> Problem:
-        """Return the same with features held at limits."""
-        if not limits.outside(self.rows.X).any():
-            return self
-        return replace(self, rows=replace(self.rows, X=limits.hold(self.rows.X)))
-
-
-def batch_size_for(rows: int) -> int:
-    """Return the batch size for so many training rows, a power of two.
-
-    >>> [batch_size_for(rows) for rows in (100, 5000, 6000, 100_000)]
-    [128, 128, 256, 1024]
-    """
-    least, most = BATCH_SIZES
-    size = least
-    while size < most and 2 * size * BATCHES <= rows:
-        size *= 2
-    return size
 
 
 class SplineNetBase(Estimator):
@@ -216,7 +172,8 @@ class SplineNetBase(Estimator):
         ----------
         X : (N, d) data frame of any library, or array. Also what MarsRegressor reads in parts, a Parquet file say: the
             start is fitted to all rows, and the network trained on them as they are read, shuffled within a buffer; of
-            Dask collections on a uniform sample of at most 65,536, with a warning
+            Dask collections on a uniform sample of at most 65,536, with a warning. Inside ``torchrun``, once
+            ``torch.distributed`` is initialised, the rows of this process: all processes fit one network together
         y : (N,) or (N, p) numbers for a regressor; (N,) labels of any kind for a classifier; given as there
         sample_weight : (N,) not negative; a row of weight zero counts like one that is not there
         groups : (N,) a label for each row, for the splitter that ``validation`` is
@@ -241,18 +198,11 @@ class SplineNetBase(Estimator):
                 "monotonic_cst is for MarsRegressor and MarsClassifier, training does not keep a network monotone; fit "
                 "one of these, to_network(model) is a network of it"
             )
-        if rank_count() > 1:
-            raise DataError(
-                f"{type(self).__name__} fits one table in one process, got {rank_count()} ranks of torch.distributed; "
-                f"inside torchrun set a network of your own with kw.init_ and train it with kw.train, each rank on its "
-                f"rows"
-            )
-        sampled = None
-        opened = open_source(X, y, sample_weight)
-        if opened is not None:
+        ranks = ranks_of(self)
+        sampled = self._sampled(X, y, sample_weight, ranks)
+        if sampled is not None:
             if groups is not None:
                 raise DataError("groups are for rows in memory, got them with rows in parts; leave them out")
-            sampled = read_sampled(self, opened)
             X, y, sample_weight = sampled.survey.X, sampled.survey.y, sampled.survey.weight
         problem = self._read(X, y, sample_weight) if sampled is None else sampled.read(self)
         training_rows = None  # those of a large source were never all here
@@ -262,10 +212,7 @@ class SplineNetBase(Estimator):
         if self.extrapolate == "clip":
             limits = learn_limits(problem.rows.X, problem.rows.weight if problem.weighted else None)
             problem = problem.held_at(limits)
-        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
-        seed = checkpoint.seed() if checkpoint is not None and self.random_state is None else None
-        if seed is None:
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        checkpoint, seed = first_says(ranks, self._file_and_seed)
         splits = self._splits(problem, X, y, groups, seed, in_parts=sampled is not None)
         several = len(splits) > 1
         loss, rows = problem.loss, problem.rows
@@ -301,15 +248,20 @@ class SplineNetBase(Estimator):
         training, validation = self._tables(problem, parts, inside, device, dtype)
         own_size = not isinstance(self.batch_size, str)
         size = int(self.batch_size) if own_size else batch_size_for(min(len(part.training) for part in parts))
+        if ranks is not None and not own_size:
+            size = max(1, size // ranks.count)
         options = TrainOptions(
             epochs=self.epochs, batch_size=size, learning_rate=self.learning_rate,
             weight_decay=self.weight_decay, warmup=self.warmup, l1=self.l1, dropout=self.dropout,
             patience=self.patience, setback=self.setback, average=self.average,
         )  # fmt: skip
-        with epoch_progress(bool(self.verbose), self.epochs) as report:
-            if sampled is not None and sampled.streams:
+        shows = bool(self.verbose) and (ranks is None or ranks.is_first)
+        with epoch_progress(shows, self.epochs) as report, joined_ranks(device) as trainers:
+            if sampled is not None:
                 assert isinstance(training, Part)
-                training = sampled.training(loss, coordinates, training, None if report is None else report.rows)
+                assert isinstance(validation, Part)
+                of_rows = None if report is None else report.rows
+                training, validation = sampled.tables(loss, coordinates, training, validation, of_rows)
             trained = fit_network(
                 net,
                 training,
@@ -320,6 +272,7 @@ class SplineNetBase(Estimator):
                 unit=loss.unit(coordinates),
                 report=report,
                 checkpoint=checkpoint,
+                ranks=trainers,
             )
         # A trained network is what it is, whatever it was converted from.
         ends = net.chains(rule) if isinstance(net, Stacked) else [read_chain(net)]
@@ -356,6 +309,19 @@ class SplineNetBase(Estimator):
         self._conform(problem, predicted, self._predicted(evaluate(read_chain(self.network_), rows.X)))
         if checkpoint is not None:
             checkpoint.remove()
+
+    def _sampled(self, X: Any, y: Any, sample_weight: Any, ranks: Ranks | None) -> Sampled | None:
+        """Return the sample of rows that are not all here, None of a table in memory."""
+        if ranks is not None:
+            return read_ranks(self, X, y, sample_weight, ranks)
+        opened = open_source(X, y, sample_weight)
+        return None if opened is None else read_sampled(self, opened, show=bool(self.verbose))
+
+    def _file_and_seed(self) -> tuple[Checkpoint | None, int]:
+        """Return the file of the training's state, and the seed: that of the file, or of ``random_state``."""
+        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        seed = checkpoint.seed() if checkpoint is not None and self.random_state is None else None
+        return checkpoint, int(check_random_state(self.random_state).randint(2**31 - 1)) if seed is None else seed
 
     def _predicted(self, outputs: Floats) -> Floats:
         """Return what outputs of the network say: responses, or probabilities of classes."""

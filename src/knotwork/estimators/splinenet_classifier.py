@@ -22,7 +22,8 @@ from knotwork.estimators.inputs import check_training_table, class_response, rea
 from knotwork.estimators.intervals import SetMixin, calibrate_sets
 from knotwork.estimators.lazy import lazy_on_dask
 from knotwork.estimators.logits import LogitMixin, probabilities_of
-from knotwork.estimators.splinenet_base import Problem, SplineNetBase
+from knotwork.estimators.problem import Problem
+from knotwork.estimators.splinenet_base import SplineNetBase
 from knotwork.network.start.choose import THRESHOLD
 from knotwork.network.train.losses import LogLoss
 from knotwork.spline.temperature import calibration_error, fit_temperature

@@ -1,6 +1,7 @@
 """Two processes that train one network: the same as one process with all rows, and no hang whatever happens to one."""
 
 import os
+import pickle
 import re
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+import knotwork as kw
 from knotwork.network.train.rows import Part
 from tests.network.train import two_ranks
 from tests.network.train.two_ranks import EQUAL, LAST, RANKS, X, Y
@@ -132,13 +134,54 @@ def test_a_rank_that_refuses_its_rows_tells_the_others(found):
         ("other options", "NetworkError", "rank 1 has other options than rank 0"),
         ("other layers", "NetworkError", "rank 1 has other layers than rank 0"),
         ("in DDP", "NetworkError", "pass net.module"),
-        ("estimator", "DataError", "SplineNetRegressor fits one table in one process, got 2 ranks"),
+        ("estimator, one row", "NetworkError", "on rank 1: every rank needs 2 rows to train on"),
+        ("estimator, options", "NetworkError", "rank 1 has other epochs than rank 0; only the rows may differ"),
+        ("estimator, members", "DataError", "set n_members=1"),
+        ("estimator, parts", "NetworkError", "on rank 1: inside torchrun every rank passes a table or an array"),
+        ("estimator, bad rows", "NetworkError", "on rank 1: responses must be finite"),
+        ("estimator, responses", "DataError", "loss='poisson' takes responses of 0 or more"),
     ],
 )
 def test_what_ranks_cannot_do_together_is_refused_on_all(found, name, kind, words):
     for said in trained(found, name):
         assert said[0] == kind
         assert words in said[1]
+
+
+@pytest.mark.parametrize("name", two_ranks.ESTIMATORS)
+def test_an_estimator_on_two_ranks_is_that_of_one_process_with_the_rows_of_both(found, name):
+    model, tables = two_ranks.ESTIMATORS[name]
+    parts = [two_ranks.shard(rank, two_ranks.TABLE, *tables) for rank in range(RANKS)]
+    alone = two_ranks.fitted_to(model, (kw.Batches(parts),))
+    first, second = trained(found, name)
+    assert first["fitted"] == second["fitted"]
+    assert first["history"] == second["history"]
+    assert first["history"]["best_epoch"] > 0  # something was learned
+    for key, value in alone["weights"].items():
+        assert torch.equal(first["weights"][key], second["weights"][key])
+        torch.testing.assert_close(first["weights"][key], value, rtol=1e-6, atol=1e-6)  # which are float32
+    for key in ("train_loss", "validation_loss"):
+        np.testing.assert_allclose(first["history"][key], alone["history"][key], rtol=1e-9)
+    ours, theirs = (pickle.loads(each["fitted"]["encoder_"]) for each in (first, alone))
+    assert ours.feature_names == theirs.feature_names
+
+
+def test_estimators_on_ranks_train_on_all_rows_where_the_sample_has_few(found):
+    ((own,), held, weights), ((other,), same, others) = trained(found, "beyond the sample")
+    assert held == same > 10
+    assert all(torch.equal(value, others[key]) for key, value in weights.items())
+    assert own + other == LAST - held
+
+
+def test_an_estimator_on_ranks_goes_on_from_the_checkpoint_of_rank_0(found):
+    for whole, resumed in zip(trained(found, "estimator, whole"), trained(found, "estimator, resumed"), strict=True):
+        assert len(whole) == len(resumed) > 3
+        for (name, value), (other, again) in zip(whole, resumed, strict=True):
+            assert name == other
+            assert torch.equal(value, again), name
+    assert [said[0] for said in trained(found, "estimator, crash")] == ["Crash", "RankError"]
+    assert trained(found, "estimator, file left") == [True, False]
+    assert trained(found, "estimator, file afterwards") == [False, False]
 
 
 def test_a_training_of_two_ranks_goes_on_from_its_checkpoint(found):

@@ -6,6 +6,7 @@ rank 1 is killed in the last one to FOLDER/last.pt. The example of docs/networks
 
 import multiprocessing
 import os
+import pickle
 import re
 import signal
 import socket
@@ -14,13 +15,17 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import distributed, nn
 
 import knotwork as kw
+from knotwork.data import survey
 from knotwork.network.train import checkpoint as checkpoints
+from knotwork.network.train.checkpoint import Checkpoint
 from knotwork.network.train.ranks import Ranks
 from knotwork.network.train.reading import _held
+from knotwork.network.train.rows import Part
 
 RANKS = 2
 TIMEOUT = timedelta(seconds=60)
@@ -37,6 +42,9 @@ WEIGHT[250:] *= 30
 COUNTS = np.round(np.abs(3 * X[:, 0])).astype(int)
 COUNTS[:CUT] = np.minimum(COUNTS[:CUT], 1)  # and would take these for classes
 FULL = {"batch_size": 1000, "epochs": 5, "random_state": 0}
+# What SplineNet estimators learn from: text and gaps, too.
+TABLE = pd.DataFrame(X, columns=["a", "b", "c"]).assign(t=np.where(X[:, 1] > 1010, "high", "low"))
+TABLE.loc[5:20, "b"] = np.nan
 
 
 class Crash(Exception):
@@ -93,6 +101,24 @@ EQUAL = {
     "module": (FULL, (Y,), Branches),
     "poisson": (FULL | {"loss": "poisson"}, (np.abs(Y),), plain),
 }
+
+
+# Estimators that one process with the rows of both must agree with: full batches, and rates at which they learn.
+NET = {"hidden": (16,), "batch_size": 1000, "epochs": 12, "learning_rate": 0.05, "random_state": 0}
+ESTIMATORS = {
+    "SplineNetRegressor": (kw.SplineNetRegressor(**NET), (Y,)),
+    "with weights": (kw.SplineNetRegressor(**NET, start="random", extrapolate="linear"), (Y, WEIGHT)),
+    "several responses": (kw.SplineNetRegressor(**NET), (np.stack([Y, 1 - X[:, 1]], axis=1),)),
+    "SplineNetClassifier": (kw.SplineNetClassifier(**NET, class_weight="balanced"), (CLASSES,)),
+}
+FITTED = ("encoder_", "limits_", "spline_", "coordinates_", "oof_prediction_", "classes_")
+
+
+def fitted_to(model, tables):
+    """Fit an estimator to this rank's rows of TABLE, y and weights; what it has learned."""
+    model = pickle.loads(pickle.dumps(model)).fit(*tables)
+    found = {name: pickle.dumps(getattr(model, name)) for name in FITTED if hasattr(model, name)}
+    return {"weights": model.network_.state_dict(), "history": vars(model.history_), "fitted": found}
 
 
 def trained_on(net, options, tables, judges):
@@ -160,9 +186,9 @@ def cases(rank, folder):
     yield "other options", failure(lambda: kw.train(plain(), *mine, epochs=3 + rank))
     yield "other layers", failure(lambda: kw.train(nn.Linear(3, 1) if rank else plain(), *mine))
     yield "in DDP", failure(lambda: kw.train(nn.parallel.DistributedDataParallel(plain()), *mine))
-    yield "estimator", failure(lambda: kw.SplineNetRegressor(epochs=1).fit(*mine))
-
     checkpoints.MAX_SHARE = 1e9  # write after every epoch
+    yield from estimators(rank, folder)
+
     path = folder / f"checkpoint{rank}"
     settings = small | {"validation": halves(rank, X, Y), "dropout": 0.2}
     net = batch_norm()
@@ -177,6 +203,55 @@ def cases(rank, folder):
     yield "resumed", result(net, kw.train(net, *mine, checkpoint=path, **settings))
     yield "file afterwards", path.exists()
     kw.train(plain(), *mine, **small | {"epochs": 1, "verbose": 1})
+
+
+def estimators(rank, folder):
+    """Yield what SplineNet estimators do."""
+    for name, (model, tables) in ESTIMATORS.items():
+        yield name, fitted_to(model, shard(rank, TABLE, *tables))
+    mine = shard(rank, TABLE, Y)
+    fit = kw.SplineNetRegressor
+    few = (TABLE[:1], Y[:1]) if rank else (TABLE[1:200], Y[1:200])
+    yield "estimator, one row", failure(lambda: fit(epochs=1).fit(*few))
+    yield "estimator, options", failure(lambda: fit(epochs=1 + rank, verbose=rank).fit(*mine))
+    yield "estimator, members", failure(lambda: fit(n_members=3).fit(*mine))
+    yield "estimator, parts", failure(lambda: fit().fit(*((kw.Batches([mine]),) if rank else mine)))
+    yield "estimator, bad rows", failure(lambda: fit().fit(mine[0], mine[1] * (np.nan if rank else 1)))
+    negative = kw.SplineNetRegressor(loss="poisson", start="random", epochs=1)
+    yield "estimator, responses", failure(lambda: negative.fit(mine[0], np.abs(mine[1]) * (-1) ** rank))
+    survey.SAMPLE, before = 100, survey.SAMPLE
+    stepped = []
+    plain_step = Part.shared
+
+    def watched(self, *how):
+        stepped.append(len(self))
+        return plain_step(self, *how)
+
+    Part.shared = watched
+    try:
+        small = kw.SplineNetRegressor(**NET).fit(*mine)
+    finally:
+        survey.SAMPLE, Part.shared = before, plain_step
+    held = int(np.isfinite(small.oof_prediction_).sum())
+    yield "beyond the sample", (set(stepped), held, small.network_.state_dict())
+    path = folder / f"estimator{rank}"
+    settings = {"checkpoint": path, "epochs": 4, "hidden": (8,), "dropout": 0.2}
+    whole = kw.SplineNetRegressor(**settings, random_state=3).fit(*mine)
+    yield "estimator, whole", list(whole.network_.state_dict().items())
+    write = Checkpoint.write
+
+    def crash(self, identity, saved):
+        write(self, identity, saved)
+        if saved.document["step"]:
+            raise Crash
+
+    Checkpoint.write = crash
+    yield "estimator, crash", failure(lambda: kw.SplineNetRegressor(**settings, random_state=3).fit(*mine))
+    Checkpoint.write = write
+    yield "estimator, file left", path.exists()
+    resumed = kw.SplineNetRegressor(**settings).fit(*mine)  # the seed is the file's
+    yield "estimator, resumed", list(resumed.network_.state_dict().items())
+    yield "estimator, file afterwards", path.exists()
 
 
 def last_case(rank, folder):

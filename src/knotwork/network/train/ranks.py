@@ -130,7 +130,7 @@ class Ranks:
             different = [name for name, value in found[0].items() if other.get(name) != value]
             if different:
                 raise NetworkError(
-                    f"all ranks must call train alike, rank {rank} has other {' and '.join(different)} than rank 0; "
+                    f"all ranks must train alike, rank {rank} has other {' and '.join(different)} than rank 0; "
                     f"only the rows may differ"
                 )
 
