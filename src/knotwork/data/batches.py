@@ -17,6 +17,7 @@ import numpy as np
 
 from knotwork.arrays import read_array
 from knotwork.data.digest import Digest, digest
+from knotwork.data.small_batches import joined
 from knotwork.data.table import as_frame
 from knotwork.errors import DataError, KnotworkError, one_line
 from knotwork.parameters import shown
@@ -164,8 +165,12 @@ class LocalSource:
         done, all_rows = 0, self.rows() if report is not None else None
         # What a part holds is looked at while the one before is worked on.
         for rows, own in one_ahead((part, part.digest()) for part in self.parts(columns) if len(part)):
-            found = task(rows)
-            total, seen = (found, own) if total is None or seen is None else (plus(total, found), seen.plus(own))
+            try:
+                found = task(rows)
+                total, seen = (found, own) if total is None or seen is None else (plus(total, found), seen.plus(own))
+            except DataError as error:
+                where = f"in rows {done:,} to {done + own.rows - 1:,} of the source"
+                raise type(error)(f"{error}; {where}") from error.__cause__
             done += own.rows
             if report is not None:
                 report(done, all_rows)
@@ -211,7 +216,10 @@ class IterableSource(LocalSource):
         self._data = data
 
     def parts(self, columns: Sequence[str] | None, order: np.random.Generator | None = None) -> Iterator[Rows]:
-        """Read the batches in the order in which they come."""
+        """Read the batches in the order in which they come, small ones joined."""
+        return joined(self._batches())
+
+    def _batches(self) -> Iterator[Rows]:
         for number, batch in enumerate(_read(self._data)):
             if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
                 raise DataError(
@@ -290,6 +298,8 @@ class DatasetSource(LocalSource):
 
     def __init__(self, dataset: Any, y: Any, sample_weight: Any, memory_limit: int) -> None:
         names = list(dataset.schema.names)
+        if not names:
+            raise DataError("a table is read from a Parquet file or a folder of them, there is none; check the path")
         self._y = [y] if isinstance(y, str) else y
         if not isinstance(self._y, list | tuple) or not all(isinstance(name, str) for name in self._y) or not self._y:
             raise DataError(
@@ -339,6 +349,11 @@ def _readable(tables: Iterator[Any]) -> Iterator[Any]:
 
     try:
         yield from tables
+    except FileNotFoundError as error:
+        raise DataError(
+            f"files of a source must stay where they are while a fit reads them, one is gone: {one_line(error, 200)}; "
+            f"fit again once they are in place"
+        ) from None
     except (pa.ArrowException, OSError, KeyError) as error:
         raise DataError(
             f"all files of a source must be Parquet with columns of the same types: "
