@@ -125,6 +125,24 @@ def test_numbers_as_people_write_them():
                      "+2", "under 0.1 %", "100.0 %", "50.0 %"]  # fmt: skip
 
 
+def test_small_numbers_beside_large_ones_have_one_digit():
+    assert run({}, "return [figure(3.01e-5, 1), figure(-7.14e-5, 2), signed(4.06e-5, 1), figure(3.01e-5)]") == [
+        "3e−5", "−7.1e−5", "+4e−5", "3.01e−5"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("names", [["a", "b"], ["a category of a long name", "b"]], ids=["side by side", "in rows"])
+@pytest.mark.parametrize("band", ["null", "{lower: [[-0.2, -0.4]], upper: [[0.5, 0.1]]}"])
+def test_numbers_keep_clear_of_the_ends_of_bands(names, band):
+    effect = (
+        f"{{column: 'x', categories: {names}, spline: [[0, 0]], network: [[0.3, -0.3]], band: {band}, missing: null}}"
+    )
+    layout = run({}, f"globalThis.window = {{innerWidth: 1240}}; return effectChart({effect}, 0, 'y').layout")
+    moves = [note.get("xshift", note.get("yshift")) for note in layout["annotations"][-2:]]
+    clear = 5 if band != "null" else 2 if len(names[0]) > 1 else 0
+    assert moves == [clear, -clear]
+
+
 def test_a_waterfall_has_numbers_and_ends_at_the_prediction():
     chart = run({}, "return waterfall([['a', 2], ['b', -0.5]], 10, 11.5, 'Rings', 0)")
     bars = chart["data"][0]

@@ -25,7 +25,7 @@ function figure(value, digits = 4) {
   if (value < 0) return `−${figure(-value, digits)}`; // the sign that the axes have
   if (value === 0) return "0";
   if (Number.isInteger(value) && value < 1e15) return String(value);
-  if (value >= 1e7 || value < 1e-4) return value.toExponential(2).replace("e+", "e").replace("e-", "e−");
+  if (value >= 1e7 || value < 1e-4) return value.toExponential(Math.min(2, digits - 1)).replace("e+", "e").replace("e-", "e−");
   return value >= 10 ** digits ? String(Math.round(value)) : String(Number(value.toPrecision(digits)));
 }
 
@@ -255,6 +255,9 @@ function errorBar(s) {
   return s.banded ? { type: "data", symmetric: false, color: css("--soft"), thickness: 1.2, array: s.heights.map((v, k) => s.high[k] - v), arrayminus: s.heights.map((v, k) => v - s.low[k]) } : undefined;
 }
 
+/** Pixels between a bar and its number: the cap of a band that touches it would read as one more digit. */
+function clear(s) { return s.banded ? 5 : 2; }
+
 /** Few bars stand side by side; their numbers lie beyond the bands. */
 function effectBars(effect, output, labels) {
   const { names, series } = barsOf(effect, output, labels), both = series.length > 1;
@@ -269,7 +272,7 @@ function effectBars(effect, output, labels) {
     });
     s.heights.forEach((v, k) => annotations.push({
       x: x[k], y: v < 0 ? s.low[k] : s.high[k], yref: "y2", text: s.text[k], showarrow: false, textangle: upright ? -90 : 0,
-      yanchor: v < 0 ? "top" : "bottom", font: { size: 10.5, color: css("--ink") }, borderpad: 0,
+      yanchor: v < 0 ? "top" : "bottom", yshift: s.banded ? (v < 0 ? -1 : 1) * clear(s) : 0, font: { size: 10.5, color: css("--ink") }, borderpad: 0,
     }));
   });
   return { data, layout: {
@@ -292,7 +295,7 @@ function effectRows(effect, output, labels, title) {
   if (series.length > 1) data.push({ type: "scatter", mode: "markers", y: at, x: series[0].heights, hoverinfo: "text", hovertext: series[0].hover, marker: { symbol: "line-ns", size: 11, line: { width: 2, color: css("--ink") } } });
   return { data, layout: {
     height: Math.max(250, 66 + 19 * names.length), margin: { l: 10, r: 8, t: 10, b: 42 },
-    annotations: s.heights.map((v, k) => ({ x: to[k], y: at[k], text: s.text[k], showarrow: false, xanchor: v < 0 ? "right" : "left", xshift: v < 0 ? -2 : 2, font: { size: 10.5, color: css("--ink") }, borderpad: 0 })),
+    annotations: s.heights.map((v, k) => ({ x: to[k], y: at[k], text: s.text[k], showarrow: false, xanchor: v < 0 ? "right" : "left", xshift: (v < 0 ? -1 : 1) * clear(s), font: { size: 10.5, color: css("--ink") }, borderpad: 0 })),
     xaxis: axis({ title: titled(title, 40), nticks: 5, range: [Math.min(range[0], ...ends), Math.max(range[1], ...ends)] }),
     yaxis: axis({ tickmode: "array", tickvals: at, ticktext: shown.map((name) => plain(name)), tickfont: { size: 11 }, showgrid: false, zeroline: false, range: [-0.7, names.length - 0.3] }),
   } };
