@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import knotwork as kw
 from knotwork.data import small_batches
 from knotwork.data.batches import Rows
-from knotwork.data.small_batches import joined
+from knotwork.data.small_batches import cut, joined
 from knotwork.errors import DataError
 
 N = 60
@@ -71,6 +71,38 @@ def test_rows_and_their_order_stay(cuts, table, target, weighted, room):
         assert np.array_equal(got, np.asarray(getattr(whole, name)))
 
 
+@pytest.mark.parametrize("table", KINDS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_large_batches_are_cut(table, target):
+    (whole,) = batches([0, N], table, target, True)
+    columns = []
+    found = list(cut(iter([whole]), lambda own: columns.append(own) or 25))
+    assert [len(rows) for rows in found] == [25, 25, 10]
+    assert columns == [whole.X.shape[1]]
+    for name in ("X", "y", "weight"):
+        got = np.concatenate([np.asarray(getattr(rows, name)) for rows in found])
+        assert np.array_equal(got, np.asarray(getattr(whole, name)))
+
+
+@pytest.mark.parametrize("rows", [Rows(X, Y[:5], None, 0), Rows(X, list(Y), None, 0), Rows(X[:, 0], Y, None, 0)])
+def test_what_cannot_be_cut_is_left_to_the_survey(rows):
+    assert list(cut(iter([rows]), lambda own: 7)) == [rows]
+
+
+def test_a_fit_to_one_large_batch_is_that_to_its_pieces():
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(140_000, 12))  # two pieces of 64 MB
+    y = np.abs(rows[:, 0])
+    limit = {"memory_limit": 1 << 26}
+    source = kw.Batches([(rows, y)], **limit).source(None, None)
+    sizes = [len(part) for part in source.parts(None)]
+    assert sum(sizes) == 140_000
+    assert len(sizes) > 1
+    halves = [(rows[a:b], y[a:b]) for a, b in pairwise(np.cumsum([0, *sizes]))]
+    found, expected = (kw.MarsRegressor().fit(kw.Batches(each, **limit)) for each in ([(rows, y)], halves))
+    assert found.spline_.to_dict() == expected.spline_.to_dict()
+
+
 @pytest.mark.parametrize("other", [
     (X.astype(np.float32), Y), (X[:, :2], Y), (X, np.stack([Y, Y], axis=1)), (X, Y, np.ones(N)), (pd.DataFrame(X), Y),
     (X, (Y > 0).astype(int)),
@@ -93,6 +125,14 @@ def test_a_thousand_batches_are_a_part_and_the_same_fit():
     assert [len(part) for part in source.parts(None)] == [3000]
     expected = kw.MarsRegressor().fit(kw.Batches([(rows, y)]))
     assert kw.MarsRegressor().fit(kw.Batches(small)).spline_.to_dict() == expected.spline_.to_dict()
+
+
+def test_later_readings_know_how_many_rows_are_to_come():
+    source = kw.Batches([(X, Y), (X, Y.astype(np.float32))]).source(None, None)
+    seen = []
+    for _ in range(2):
+        source.add(len, int.__add__, None, lambda done, count: seen.append((done, count)))
+    assert seen == [(N, None), (2 * N, None), (N, 2 * N), (2 * N, 2 * N)]
 
 
 def test_errors_say_in_which_rows_of_the_source_they_are():

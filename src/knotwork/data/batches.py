@@ -17,7 +17,7 @@ import numpy as np
 
 from knotwork.arrays import read_array
 from knotwork.data.digest import Digest, digest
-from knotwork.data.small_batches import joined
+from knotwork.data.small_batches import cut, joined
 from knotwork.data.table import as_frame
 from knotwork.errors import DataError, KnotworkError, one_line
 from knotwork.parameters import shown
@@ -90,7 +90,7 @@ class Batches:
     data : Parquet file or folder (str or Path), ``pyarrow.dataset.Dataset``, array or memory map (N, d), or anything
         that can be iterated over several times and yields (X, y) or (X, y, sample_weight)
     memory_limit : bytes that a fit may use, interpreter not counted. It sets the rows of a batch of files and arrays;
-        an iterable has batches of its own
+        batches of your own are in memory as you yield them, and large ones are worked on in pieces
 
     Pass it to ``fit`` in the place of X. For Parquet, y and sample_weight are names of columns (a list of them for
     several responses); for an array, y is an array; for an iterable y is left out.
@@ -121,7 +121,7 @@ class Batches:
             return DatasetSource(_opened(data), y, sample_weight, self.memory_limit)
         if isinstance(data, np.ndarray):
             return ArraySource(data, y, sample_weight, self.memory_limit)
-        return IterableSource(data, y, sample_weight)
+        return IterableSource(data, y, sample_weight, self.memory_limit)
 
 
 def is_arrow_dataset(X: Any) -> bool:
@@ -163,6 +163,8 @@ class LocalSource:
         total: T | None = None
         seen: Digest | None = None
         done, all_rows = 0, self.rows() if report is not None else None
+        if all_rows is None and "_first" in self.__dict__:  # counted in the first reading
+            all_rows = self.__dict__["_first"].rows
         # What a part holds is looked at while the one before is worked on.
         for rows, own in one_ahead((part, part.digest()) for part in self.parts(columns) if len(part)):
             try:
@@ -203,7 +205,7 @@ def one_ahead(parts: Iterator[T]) -> Iterator[T]:
 class IterableSource(LocalSource):
     """Batches that somebody yields: (X, y) or (X, y, sample_weight)."""
 
-    def __init__(self, data: Iterable[Any], y: Any, sample_weight: Any) -> None:
+    def __init__(self, data: Iterable[Any], y: Any, sample_weight: Any, memory_limit: int = MEMORY_LIMIT) -> None:
         if not hasattr(data, "__iter__") or iter(data) is data:
             raise DataError(
                 f"batches are read several times, got a {type(data).__name__} that can be read once at most; pass a "
@@ -213,11 +215,11 @@ class IterableSource(LocalSource):
             raise DataError(
                 "batches bring their own y and sample_weight, got them as arguments as well; leave those out"
             )
-        self._data = data
+        self._data, self._memory_limit = data, memory_limit
 
     def parts(self, columns: Sequence[str] | None, order: np.random.Generator | None = None) -> Iterator[Rows]:
-        """Read the batches in the order in which they come, small ones joined."""
-        return joined(self._batches())
+        """Read the batches in the order in which they come, small ones joined and large ones cut."""
+        return joined(cut(self._batches(), lambda columns: batch_rows(self._memory_limit, max(1, columns))))
 
     def _batches(self) -> Iterator[Rows]:
         for number, batch in enumerate(_read(self._data)):
