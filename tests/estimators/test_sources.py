@@ -20,6 +20,7 @@ from sklearn.utils._param_validation import InvalidParameterError
 import knotwork as kw
 from knotwork.data.limits import SAMPLE
 from knotwork.errors import DataError, NetworkError, SampleWarning
+from knotwork.estimators.sources import SurveyPart
 from knotwork.network.train.buffer import Buffered
 
 N = 1400
@@ -645,6 +646,20 @@ def test_files_whose_columns_change_their_type(tmp_path):
     pq.write_table(table.set_column(0, "a", pa.array(["u", "v", "w"])), tmp_path / "b.parquet")
     with pytest.raises(DataError, match="columns of the same types"):
         kw.MarsRegressor().fit(tmp_path, "y")
+
+
+def test_a_folder_without_files_and_a_file_that_goes_away(tmp_path, monkeypatch):
+    X, y = table(400)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="a folder of them, there is none"):
+        kw.MarsRegressor().fit(tmp_path / "empty", "y")
+    path = tmp_path / "t.parquet"
+    pq.write_table(pa.Table.from_pandas(X.assign(y=y)), path, row_group_size=100)
+    task = "knotwork.estimators.sources.SurveyPart.__call__"
+    plain = SurveyPart.__call__
+    monkeypatch.setattr(task, lambda self, rows: path.unlink(missing_ok=True) or plain(self, rows))
+    with pytest.raises(DataError, match="files of a source must stay where they are"):
+        kw.MarsRegressor().fit(path, "y")
 
 
 def test_partitions_that_cannot_be_computed():
