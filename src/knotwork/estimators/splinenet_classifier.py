@@ -23,7 +23,7 @@ from knotwork.estimators.intervals import SetMixin, calibrate_sets
 from knotwork.estimators.lazy import lazy_on_dask
 from knotwork.estimators.logits import LogitMixin, probabilities_of
 from knotwork.estimators.splinenet_base import Problem, SplineNetBase
-from knotwork.network.start.choose import THRESHOLD
+from knotwork.network.start.task import THRESHOLD
 from knotwork.network.train.losses import LogLoss
 from knotwork.spline.temperature import calibration_error, fit_temperature
 
