@@ -53,8 +53,9 @@ from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build
-from knotwork.network.start.choose import StartOptions, StartTask, choose_start
+from knotwork.network.start.choose import choose_start
 from knotwork.network.start.initial import kaiming, spline_start
+from knotwork.network.start.task import StartOptions, StartTask
 from knotwork.network.train.loop import TrainOptions, fit_network
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.network.train.rows import Part

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import knotwork as kw
 from knotwork.data.split import held_out
 from knotwork.network.start import choose
-from knotwork.network.start.choose import CLASS_RIDGES
+from knotwork.network.start.ridge import CLASS_RIDGES
 from tests.estimators.test_splinenet import FAR_TABLES, far_tables
 
 

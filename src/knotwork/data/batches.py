@@ -202,11 +202,19 @@ def one_ahead(parts: Iterator[T]) -> Iterator[T]:
         reader.shutdown(wait=False, cancel_futures=True)
 
 
+def _reads_again(data: Any) -> bool:
+    """Whether each ``iter`` of an object starts anew; some objects have an ``__iter__`` that only raises."""
+    try:
+        return iter(data) is not data
+    except Exception:
+        return False
+
+
 class IterableSource(LocalSource):
     """Batches that somebody yields: (X, y) or (X, y, sample_weight)."""
 
     def __init__(self, data: Iterable[Any], y: Any, sample_weight: Any, memory_limit: int = MEMORY_LIMIT) -> None:
-        if not hasattr(data, "__iter__") or iter(data) is data:
+        if not _reads_again(data):
             raise DataError(
                 f"batches are read several times, got a {type(data).__name__} that can be read once at most; pass a "
                 f"list, or an object whose __iter__ starts from the first batch each time"

@@ -23,9 +23,9 @@ from knotwork.errors import DataError
 from knotwork.estimators.sampled import Sampled, read_sampled
 from knotwork.estimators.sources import Opened, open_source
 from knotwork.network.devices import read_device
-from knotwork.network.start.choose import StartOptions, StartTask
 from knotwork.network.start.parts import start_of_parts
 from knotwork.network.start.ranks import RanksSource, gathered, together
+from knotwork.network.start.task import StartOptions, StartTask
 from knotwork.network.train import rows as table
 from knotwork.network.train.checkpoint import described
 from knotwork.network.train.losses import Deviance, Loss

@@ -24,8 +24,8 @@ from knotwork.data.split import HeldRows
 from knotwork.data.survey import Survey, learn_survey
 from knotwork.errors import ColumnWarning, DataError, SampleWarning, warn
 from knotwork.estimators.sources import Opened, read_counts, survey
-from knotwork.network.start.choose import StartOptions, StartTask
 from knotwork.network.start.parts import start_of_parts
+from knotwork.network.start.task import StartOptions, StartTask
 from knotwork.network.train import rows as table
 from knotwork.network.train.buffer import Buffered
 from knotwork.network.train.losses import Deviance, Loss

@@ -20,7 +20,7 @@ from knotwork.estimators.lazy import lazy_on_dask
 from knotwork.estimators.problem import Problem
 from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, one_response
 from knotwork.estimators.splinenet_base import SplineNetBase
-from knotwork.network.start.choose import THRESHOLD
+from knotwork.network.start.task import THRESHOLD
 from knotwork.network.train.losses import Deviance, Loss, SquaredError
 from knotwork.spline.response import huber_width
 
@@ -48,7 +48,8 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
         a second spline, with interactions of such features, is better on the validation rows.
     ridge : float or "auto", default "auto"
         Ridge of the spline's coefficients, in standardised coordinates: large ones that cancel do not survive training.
-        "auto" is 1e-3 or 1e-2, whichever spline is better on the validation rows.
+        "auto" is 1e-3 or 1e-2, whichever spline is better on the validation rows, and less, down to 1e-6, for steep
+        effects where that is clearly better.
     spline_fraction : float, default None
         Fit the spline to this share of the training rows and train the network on the others; None uses all for both.
     epochs, batch_size, learning_rate, weight_decay : int, int or "auto", float, float

@@ -39,8 +39,9 @@ from knotwork.network.limits import read_widths, require_room
 from knotwork.network.members import Stacked, alike, joined
 from knotwork.network.reshape import FILLS
 from knotwork.network.rewire import chain_with_outputs
-from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start
+from knotwork.network.start.choose import choose_start
 from knotwork.network.start.initial import kaiming, spline_start
+from knotwork.network.start.task import THRESHOLD, StartOptions, StartTask
 from knotwork.network.train.buffer import Buffered
 from knotwork.network.train.checkpoint import Checkpoint
 from knotwork.network.train.loop import TrainOptions, fit_network

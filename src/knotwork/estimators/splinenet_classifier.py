@@ -24,7 +24,7 @@ from knotwork.estimators.lazy import lazy_on_dask
 from knotwork.estimators.logits import LogitMixin, probabilities_of
 from knotwork.estimators.problem import Problem
 from knotwork.estimators.splinenet_base import SplineNetBase
-from knotwork.network.start.choose import THRESHOLD
+from knotwork.network.start.task import THRESHOLD
 from knotwork.network.train.losses import LogLoss
 from knotwork.spline.temperature import calibration_error, fit_temperature
 

@@ -21,8 +21,9 @@ from knotwork.experiments.protocol import FILL, LIGHT, Plan, Rows, Split, split
 from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build, read_chain
 from knotwork.network.compile.balance import balance_
-from knotwork.network.start.choose import StartOptions, StartTask, choose_start
+from knotwork.network.start.choose import choose_start
 from knotwork.network.start.initial import spline_start
+from knotwork.network.start.task import StartOptions, StartTask
 from knotwork.network.train.history import History
 from knotwork.network.train.loop import TrainOptions, fit_network
 from knotwork.network.train.losses import SquaredError

@@ -1,6 +1,7 @@
 """Starts from splines with interactions. The search is replaced: what matters here is what becomes of its result."""
 
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,8 +17,10 @@ from knotwork.network.activations import activation_rule
 from knotwork.network.chain import build, evaluate
 from knotwork.network.compile.units import count_units
 from knotwork.network.start import choose as starts
-from knotwork.network.start.choose import StartTask, fit_classes_to_width, fit_spline_to_width, ridge_refits
+from knotwork.network.start.choose import fit_classes_to_width, fit_spline_to_width
 from knotwork.network.start.initial import spline_start
+from knotwork.network.start.ridge import RIDGES, cancels, ridge_refits
+from knotwork.network.start.task import StartOptions, StartTask
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.spline.fit import FitOptions
 
@@ -222,3 +225,33 @@ def test_an_estimator_trains_on_from_interactions(search, rows):
         X, y
     )
     np.testing.assert_allclose(start.predict(X), start.spline_(X), atol=1e-4 * y.std(axis=0).max())
+
+
+def test_effects_that_bend_steeply_and_often_get_a_smaller_ridge():
+    rng = np.random.default_rng(0)
+    code = rng.integers(60, size=3000).astype(float)
+    X = np.column_stack([code, rng.normal(size=3000)])
+    steep = np.repeat(rng.normal(size=15), 4)[code.astype(int)]  # jumps at every fourth code
+    smooth = X[:, 1:]
+    for effect, expected in ((steep[:, None], True), (smooth, False)):
+        y = effect + 0.1 * rng.normal(size=(3000, 1))
+        c = Coordinates.of(X, y)
+        parts = [Sample(X[part], y[part], np.ones(len(y[part]))) for part in (slice(2000), slice(2000, None))]
+        start = replace(task(X, y, (64,)), rows=parts[0], held_out=parts[1], coordinates=c, names=("a", "b"))
+        spline = starts.choose_start(start, StartOptions(n_jobs=1))
+        first = ridge_refits(spline, start, RIDGES[:1])[0]
+        errors = [np.square(parts[1].y[:, 0] - s(parts[1].X)).mean() for s in (spline, first)]
+        assert (errors[0] < 0.8 * errors[1]) == expected
+        if not expected:
+            np.testing.assert_array_equal(spline.coef, first.coef)
+
+
+def test_effects_that_only_make_sense_together_are_noticed():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 2))
+    sample = Sample(X, X.sum(axis=1, keepdims=True), np.ones(300))
+    terms = tuple(Linear(f) for f in (0, 1))
+    assert not cancels(Spline(terms, [0.0], [[1.0], [1.0]], ("a", "b")), sample)
+    assert cancels(Spline(terms, [0.0], [[9.0], [-9.0]], ("a", "b")), sample)
+    pair = (*terms, Min((Hinge(0, 0.0, 1), Hinge(1, 0.0, 1)), (1.0, 1.0)))
+    assert cancels(Spline(pair, [0.0], [[0.5], [0.5], [9.0]], ("a", "b")), sample)

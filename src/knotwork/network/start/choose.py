@@ -7,24 +7,22 @@ rows, where there are any, choose the ridge and whether interactions pay.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from math import prod
+from dataclasses import replace
 
 import numpy as np
-import torch
 from scipy.special import expit
 from torch import nn
 
-from knotwork.arrays import CHUNK, Floats
+from knotwork.arrays import Floats
 from knotwork.compute.blas import one_blas_thread
 from knotwork.compute.workers import thread_count
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.losses import ResponseLoss
-from knotwork.data.sample import Sample
 from knotwork.errors import NetworkError
-from knotwork.network.activations import Activation
 from knotwork.network.compile.units import count_units
-from knotwork.network.train.losses import Deviance, LogLoss, Loss
+from knotwork.network.start.ridge import RIDGES, held_out_cost, ridge_refits, ridges_of, steeper
+from knotwork.network.start.task import StartOptions, StartTask
+from knotwork.network.train.losses import Deviance, LogLoss
 from knotwork.pwl.through import in_coordinates, spline_with_outputs
 from knotwork.spline import response
 from knotwork.spline.coefficients import Coefficients, fit_coefficients
@@ -32,17 +30,10 @@ from knotwork.spline.columns import TermValues, term_units
 from knotwork.spline.fit import FitOptions, default_max_terms, fit_spline
 from knotwork.spline.likelihood import default_terms, fit_terms, search_classes
 from knotwork.spline.logits import LogitFit, fit_logits
-from knotwork.spline.model import Hinge, Linear, Product, Spline
+from knotwork.spline.model import Hinge, Linear, Spline
 from knotwork.spline.pair_test import interacting_features
 from knotwork.spline.result import SplineFit
 
-# Ridges of a start's coefficients, in standardised coordinates: the smaller one suits steep functions, the larger one
-# noisy data. Held-out rows decide; without them the smaller one is taken.
-RIDGES = (1e-3, 1e-2)
-# Ridges of logits, as in MarsClassifier, tried until the held-out loss rises; without held-out rows the second. They
-# are larger than a spline alone needs: training makes logits steeper where that pays, but takes long to flatten
-# overconfident ones.
-CLASS_RIDGES = (3.0, 1.0, 0.3, 0.1, 0.03)
 # Knots of a feature that a search for logits chooses from: labels do not distinguish more of them.
 CLASS_KNOTS = 63
 # What a knot costs in the GCV of logits without interactions. For two classes it is more than usual: lines cost nothing
@@ -52,8 +43,6 @@ TWO_CLASS_PENALTY, MORE_CLASS_PENALTY = 6.0, 0.0
 CLASS_TOLERANCE = 1e-2
 # The same for other responses.
 RESPONSE_TOLERANCE = 1e-4
-# Minimum gain in R² for which the search goes on: a network has room for terms that add little.
-THRESHOLD = 1e-4
 # Terms that a search may always have, however few the rows.
 MIN_TERMS = 21
 # Terms of a start with interactions, and knots of a feature to choose from: more of them cost more than they gain.
@@ -63,50 +52,6 @@ PAIR_TERMS, PAIR_KNOTS = 31, 31
 MIN_PAIR_ROWS = 400
 # Features among which all interactions are searched for, besides those of features that a test points at.
 MAX_SEARCHED = 30
-
-
-@dataclass(frozen=True)
-class StartTask:
-    """What a start is fitted to, and the network it is fitted for.
-
-    rows, held_out : to fit to, and to choose by (None: there are no such rows)
-    weighted : whether the weights are anything but ones
-    names : of the features
-    widths, rule, coordinates, loss : the network's hidden layers, activation, coordinates of training and loss
-    refit : rows that the chosen spline's coefficients are fitted to; None for those that it was chosen with
-    """
-
-    rows: Sample
-    held_out: Sample | None
-    weighted: bool
-    names: tuple[str, ...]
-    widths: tuple[int, ...]
-    rule: Activation
-    coordinates: Coordinates
-    loss: Loss
-    refit: Sample | None = None
-
-    @property
-    def weights(self) -> Floats | None:
-        """Weights of the rows, None if all count the same."""
-        return self.rows.weight if self.weighted else None
-
-    @property
-    def outputs(self) -> int:
-        """Outputs of the network."""
-        return len(self.coordinates.y_centre)
-
-
-@dataclass(frozen=True)
-class StartOptions:
-    """What a user may set of a start; None and "auto" ask for what depends on the data."""
-
-    max_terms: int | None = None
-    max_degree: int | str = "auto"
-    penalty: float | None = None
-    threshold: float = THRESHOLD
-    ridge: float | str = "auto"
-    n_jobs: int | None = None
 
 
 def choose_start(task: StartTask, options: StartOptions) -> Spline:
@@ -166,35 +111,19 @@ def _degrees(task: StartTask, options: StartOptions) -> tuple[int, ...]:
 def _first_best(task: StartTask, options: FitOptions, ridge: float | str) -> tuple[Spline, float, float]:
     """Take splines of smaller and smaller ridges, or larger ones, while their held-out loss falls.
 
-    Return the last that lowers it, its loss, and its ridge.
+    Return the last that lowers it, its loss, and its ridge. Steep effects, of squared errors, get ridges smaller still.
     """
     best: tuple[Spline, float, float] | None = None
-    ridges = _ridges(task, ridge)
+    ridges = ridges_of(task, ridge)
     for spline, own in zip(_splines(task, options, ridges), ridges, strict=False):
-        cost = _cost(spline, task)
+        cost = held_out_cost(spline, task)
         if best is not None and not cost < best[1]:
             break
         best = spline, cost, own
     assert best is not None
-    return best
-
-
-def _cost(spline: Spline, task: StartTask) -> float:
-    """Return what a spline costs on the held-out rows, in the coordinates of training."""
-    if task.held_out is None:
-        return 0.0
-    rows = task.held_out
-    outputs = torch.from_numpy(task.coordinates.responses(spline(rows.X).reshape(len(rows), -1)))
-    costs = task.loss.rows(outputs, torch.from_numpy(task.loss.targets(rows.y, task.coordinates))).numpy()
-    return float(rows.weight @ costs / rows.weight.sum())
-
-
-def _ridges(task: StartTask, ridge: float | str) -> Sequence[float]:
-    """Return the ridges to choose from, in the order in which they are tried."""
-    if not isinstance(ridge, str):
-        return (float(ridge),)
-    ridges, alone = (CLASS_RIDGES, 1) if isinstance(task.loss, LogLoss) else (RIDGES, 0)
-    return ridges if task.held_out is not None else ridges[alone : alone + 1]
+    if ridges != RIDGES or best[2] != RIDGES[0] or task.held_out is None or isinstance(task.loss, Deviance):
+        return best
+    return steeper(best, task, task.held_out)
 
 
 def _splines(task: StartTask, options: FitOptions, ridges: Sequence[float]) -> Iterator[Spline]:
@@ -417,33 +346,3 @@ def narrowed(
     if best is None:
         raise NetworkError(f"hidden layers of {task.widths} units cannot hold any term; they need at least 2")
     return best
-
-
-def ridge_refits(spline: Spline, task: StartTask, ridges: Sequence[float]) -> list[Spline]:
-    """Fit the coefficients again with each ridge on them, in standardised coordinates; knots and terms stay."""
-    if not spline.terms or not any(ridges):
-        return [spline] * len(ridges)
-    c, rows = task.coordinates, task.rows
-    # A term in standardised coordinates is itself over the scale of its first feature, or of all of a product's.
-    features = [t.features if isinstance(t, Product) else t.features[:1] for t in spline.terms]
-    unit = np.array([prod(c.x_scale[f] for f in own) for own in features])
-    share = rows.weight / rows.weight.sum()
-    target = c.responses(rows.y)
-    parts = [slice(start, start + CHUNK) for start in range(0, len(rows), CHUNK)]
-    # Twice over the rows, some at a time: all terms of all rows would be several times the table.
-    mean = sum(share[part] @ spline.basis(rows.X[part]) for part in parts) / unit
-    gram, products = np.zeros((len(unit), len(unit))), np.zeros((len(unit), target.shape[1]))
-    for part in parts:
-        basis = spline.basis(rows.X[part]) / unit - mean
-        weighted = basis * share[part, None]
-        gram += weighted.T @ basis
-        products += weighted.T @ target[part]
-
-    def refit(ridge: float) -> Spline:
-        if ridge == 0:
-            return spline
-        coef = np.linalg.solve(gram + ridge * np.eye(len(gram)), products)
-        intercept = c.y_centre + c.y_scale * (share @ target - mean @ coef)
-        return replace(spline, intercept=intercept, coef=coef * c.y_scale / unit[:, None])
-
-    return [refit(ridge) for ridge in ridges]

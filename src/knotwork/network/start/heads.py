@@ -23,7 +23,7 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
 from knotwork.network.chain import Chain, Layer, build
 from knotwork.network.limits import read_widths, require_room
-from knotwork.network.start.choose import THRESHOLD, StartOptions, StartTask, choose_start, two_logits
+from knotwork.network.start.choose import choose_start, two_logits
 from knotwork.network.start.features import capture
 from knotwork.network.start.find import find_chain, find_head, require_own
 from knotwork.network.start.init import (
@@ -37,6 +37,7 @@ from knotwork.network.start.init import (
 )
 from knotwork.network.start.initial import spline_start
 from knotwork.network.start.place import place_
+from knotwork.network.start.task import THRESHOLD, StartOptions, StartTask
 from knotwork.network.train.targets import Target, read_target
 from knotwork.parameters import checked, seed, text, whole
 from knotwork.spline import model as terms

@@ -24,15 +24,17 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.chain import remember_link
 from knotwork.network.reshape import FILLS
-from knotwork.network.start.choose import RIDGES, THRESHOLD, StartOptions, StartTask, choose_start, units_of
+from knotwork.network.start.choose import choose_start, units_of
 from knotwork.network.start.initial import spline_start
 from knotwork.network.start.normalised import standardise_
 from knotwork.network.start.place import place_, unchanged_on_failure
 from knotwork.network.start.ranks import Shards, same_seed, share_weights_, world
 from knotwork.network.start.residual import require_room, stream_layers
+from knotwork.network.start.ridge import RIDGES
 from knotwork.network.start.route import Route, find_route
 from knotwork.network.start.spread import copies_of, drops_units, spread
 from knotwork.network.start.tame import require_held, require_tame
+from knotwork.network.start.task import THRESHOLD, StartOptions, StartTask
 from knotwork.network.train.losses import Deviance, LogLoss, Loss, SquaredError
 from knotwork.network.train.targets import Target, read_target, read_values, to_numpy
 from knotwork.parameters import checked, number, seed, text, whole

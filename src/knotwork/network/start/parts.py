@@ -24,18 +24,16 @@ from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
 from knotwork.network.start.choose import (
     CLASS_KNOTS,
-    CLASS_RIDGES,
     MORE_CLASS_PENALTY,
-    RIDGES,
     TWO_CLASS_PENALTY,
-    StartOptions,
-    StartTask,
     class_start_terms,
     narrowed,
     start_terms,
     two_logits,
     with_lines,
 )
+from knotwork.network.start.ridge import CLASS_RIDGES, RIDGES
+from knotwork.network.start.task import StartOptions, StartTask
 from knotwork.network.train.losses import LogLoss, SquaredError
 from knotwork.pwl.through import spline_with_outputs
 from knotwork.spline.fit import FitOptions

@@ -19,8 +19,8 @@ from knotwork.data.part_reader import Part
 from knotwork.data.survey import Survey, survey_rows
 from knotwork.data.table import TableEncoder, as_frame
 from knotwork.errors import KnotworkError, NetworkError, one_line
-from knotwork.network.start.choose import StartOptions, StartTask
 from knotwork.network.start.parts import start_of_parts
+from knotwork.network.start.task import StartOptions, StartTask
 from knotwork.network.train.targets import to_numpy
 from knotwork.spline.model import Spline
 
