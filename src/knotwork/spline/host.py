@@ -118,7 +118,7 @@ class HostTable:
         passes = self.some(grid, None, self.workers)
         if engine == "passes":
             return passes
-        return TableRows(passes, max_terms, counts=engine == "counts", always=engine != "auto")
+        return TableRows(passes, max_terms, counts=engine == "counts", always=engine in ("tables", "counts"), strata=engine == "strata")
 
     def minimum(self) -> Floats:
         """Return the standardised minimum of each feature: (d,)."""
