@@ -19,7 +19,7 @@ MIN_WORK = 100_000
 MIN_ASIDE = 250_000
 MAX_THREADS = 256
 # Rows per block of the fixed summation order, and the maximum number of blocks.
-MIN_BLOCK, MAX_BLOCKS = 32_768, 16
+MIN_BLOCK, MAX_BLOCKS = 16_384, 16
 
 
 def thread_count(n_jobs: int | None) -> int:
@@ -40,7 +40,7 @@ def row_blocks(n: int) -> list[tuple[int, int]]:
     """Cut n rows into blocks that depend on n alone: sums over blocks, added in order, do not depend on the threads.
 
     >>> row_blocks(70_000)
-    [(0, 35000), (35000, 70000)]
+    [(0, 17500), (17500, 35000), (35000, 52500), (52500, 70000)]
     """
     blocks = 1
     while blocks < MAX_BLOCKS and n >= 2 * blocks * MIN_BLOCK:

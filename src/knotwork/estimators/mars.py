@@ -369,12 +369,12 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         unseen = np.asarray(self.oof_prediction_[table.numbers], dtype=np.float64).reshape(-1)
         weights = np.ones(len(y)) if table.weights is None else np.asarray(table.weights, dtype=np.float64)
         names = table.encoder.feature_names
-        folds = fold_of_rows(self, table)
+        folds, threads = fold_of_rows(self, table), thread_count(self.n_jobs)
 
         def fitted() -> Floats:
             return self.loss_.predict(self.spline_(matrix)).reshape(-1)
 
-        self.calibration_ = calibrate_intervals(matrix, np.asarray(y), unseen, fitted, weights, names, folds)
+        self.calibration_ = calibrate_intervals(matrix, np.asarray(y), unseen, fitted, weights, names, folds, threads)
 
     def _fold_predictions(self, X: Any, matrix: Floats) -> Floats:
         encoders = self.fold_encoders_
