@@ -33,7 +33,7 @@ class Choice:
         """Return what so many strata cost, for so many candidates of all features, and the look-ups."""
         others = self.features - 1
         row = NEAR_ROW if 8 * self.rows * self.features <= NEAR_BYTES else FAR_ROW
-        look_up = self.rows * (LOOK + (others * row / (2 * strata) if strata > 1 else 0.0))
+        look_up = self.rows * (LOOK + (others * row / (4 * strata) if strata > 1 else 0.0))
         return others * self.rows * STRATA_ROW + strata * candidates * STRATA_CELL + self.steps * look_up
 
     def table(self, others: int, products: int, expected: float, *, counts: bool) -> float:
