@@ -121,10 +121,10 @@ class TableRows:
         others = [g for g in range(len(self._chosen)) if g != feature and feature not in self._begin(g)]
         size = self._bins(feature) * sum(self._bins(g) for g in others)
         d, n = self._rows.columns.shape
-        choice = Choice(n, d, max(self._expected, self._chosen[feature]))
+        choice = Choice(n, d, self._expected, self._chosen[feature])
         passes = choice.passes()
         strata = choice.strata(strata_of(n, self._bins(feature)), self._edges[-1])
-        table = choice.table(len(others), size, self._expected, counts=self._counts)
+        table = choice.table(len(others), size, counts=self._counts)
         if self._always or (not self._only_strata and table <= min(strata, passes)):
             room = self._room(size)
             if room is not None:
