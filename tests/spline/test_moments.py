@@ -5,10 +5,10 @@ from hypothesis import strategies as st
 
 from knotwork.compute.workers import MIN_BLOCK, Workers
 from knotwork.spline.knots import Spans, choose_candidates
+from knotwork.spline.moments import strata
 from knotwork.spline.moments.additive import AdditiveTerms
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import TermTable
-from knotwork.spline.moments import strata
 from knotwork.spline.moments.tables import TableRows
 from tests.reference import hinge
 

@@ -156,15 +156,17 @@ def calibrate_intervals(
     # The last one is that of all rows.
     found: list[Spline] = [None] * (int(parts.max()) + 2)  # type: ignore[list-item]
 
-    def fit(k: int) -> None:
-        held = parts == k
-        # Rows that are all equal are one part: their spread is a constant, which no width depends on.
-        found[k] = spread_of(held if held.all() else ~held, residuals)
-        spreads[held] = np.exp(found[k](X[held]).reshape(-1))
-
     with Workers(threads) as workers:
         shares = workers.split(len(found), work=X.size * len(found))
-        workers.run(lambda share: [fit(k) for k in range(*shares[share])], len(shares))
+
+        def task(share: int) -> None:
+            for k in range(*shares[share]):
+                held = parts == k
+                # Rows that are all equal are one part: their spread is a constant, which no width depends on.
+                found[k] = spread_of(held if held.all() else ~held, residuals)
+                spreads[held] = np.exp(found[k](X[held]).reshape(-1))
+
+        workers.run(task, len(shares))
     return Calibration.of("cross", np.abs(residuals) / spreads, weights, found[-1], folds)
 
 

@@ -242,7 +242,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
             return
         read = read_tensors if on_gpu(X) else _read_in_memory
         matrix, response, weights, kept, encoder = read(self, X, y, sample_weight)
-        training_rows: Callable[[], TrainingRows | None] = lambda: None
+        training_rows: Callable[[], TrainingRows] | None = None
         if not on_gpu(X):
             threads = thread_count(self.n_jobs)
             training_rows = begun(partial(TrainingRows.of, matrix, response, encoder), threads, matrix.size)
@@ -284,7 +284,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         fitted = replace(fitted, spline=replace(fitted.spline, parts=read_parts(encoder.parts, matrix)))
         self.fit_: SplineFit | ResponseFit = at_rows(fitted, kept)
         self.encoder_ = encoder.with_means(fitted.coordinates.x_centre)
-        self.training_rows_ = training_rows()
+        self.training_rows_ = None if training_rows is None else training_rows()
         if folded is not None and response.size == len(response):
             self._conform(folded, response.reshape(-1))
 

@@ -55,8 +55,8 @@ def _add_four(typing: Any, table: Any, cell: Any, first: Any, second: Any, third
 def _add_outer(typing: Any, table: Any, cell: Any, w: Any, u: Any, z: Any) -> Any:
     """Add w, wu, wz and wuz to ``table[4 * cell : 4 * cell + 4]``, given w and u times w.
 
-    As a product of (w, wu, w, wu) and (1, 1, z, z): its parts come from memory as they are needed, four to a load, where
-    four numbers would be put together one by one.
+    As a product of (w, wu, w, wu) and (1, 1, z, z): each number comes from memory as often as it is needed, where four
+    products would be put together one by one.
     """
     signature = types.void(table, types.uint64, types.float64, types.float64, types.float64)
 

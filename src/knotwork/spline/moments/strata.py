@@ -6,10 +6,10 @@ and every bin of each other column z,
     Σw, Σwu, Σwz and Σwuz,    u = x − s the distance from the knot s below the stratum,
 
 which is small enough to stay in a near cache, where a histogram over all bins of both columns does not. Summed up from
-the highest stratum down, these are the sums over all rows above each s. Then Σ w(x − t)₊ and Σ w(x − t)₊z for any knot t
-are those of the nearest s, moved by s − t, with the rows between t and s added or taken out: on average a quarter of a
-stratum's, which are looked for by their codes. An s below t is taken only if more of its stratum lie above t than below,
-so that little cancels. The column itself is the candidate with the knot 0, below the first stratum.
+the highest stratum down, these are the sums over all rows above each s. Then Σ w(x − t)₊ and Σ w(x − t)₊z for any
+knot t are those of the nearest s, moved by s − t, with the rows between t and s added or taken out: on average a
+quarter of a stratum's, which are looked for by their codes. An s below t is taken only if more of its stratum lie above
+t than below, so that little cancels. The column itself is the candidate with the knot 0, below the first stratum.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _look_up(  # type: ignore[no-untyped-def]
         start, width = np.uint32(first), np.uint32(last - first)
         for i in range(columns.shape[1]):
             active[rows] = np.uint32(i)
-            rows += np.uint32(codes[split, i]) - start < width
+            rows += 1 if np.uint32(codes[split, i]) - start < width else 0
         for k in range(rows):
             i = active[k]
             value[k] = side * (columns[split, i] - knot) * (1.0 if unit else w[i])

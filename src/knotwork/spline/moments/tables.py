@@ -22,8 +22,9 @@ from knotwork.arrays import Floats
 from knotwork.spline.moments.costs import Choice
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
-from knotwork.spline.moments.joint import SUMS, cells, joint_counts, joint_products, joint_sums, spread_counts
+from knotwork.spline.moments.joint import cells, joint_counts, joint_products, joint_sums, spread_counts
 from knotwork.spline.moments.moments import ChildSums, Opening, Residual, TermTable
+from knotwork.spline.moments.pairs import SUMS
 from knotwork.spline.moments.stored import own_products
 from knotwork.spline.moments.strata import Strata, strata_of
 
