@@ -74,7 +74,6 @@ def stream_engine(X, y, weights, max_terms):
 # Those that are exact. Counts are not: all values of a bin stand for their mean while terms are chosen.
 ENGINES = {
     "passes": engine("passes"),
-    "strata": engine("strata"),
     "tables": engine("tables"),
     "torch": torch_engine("cpu"),
     "partial_fit": stream_engine,
@@ -84,7 +83,6 @@ if torch.cuda.is_available():
 # Knots anywhere, as in the explicit search; tests/spline/test_spacing.py is about distances between them.
 UNSPACED = {
     "passes": engine("passes", "free"),
-    "strata": engine("strata", "free"),
     "tables": engine("tables", "free"),
     "torch": torch_engine("cpu", "free"),
     "partial_fit": stream_engine,
@@ -175,9 +173,9 @@ def test_auto_takes_tables_for_many_rows_and_passes_for_few(monkeypatch):
     built = []
     whole = tables.TableRows._sum
 
-    def spy(self, feature, others, room):
+    def spy(self, feature, others):
         built.append(feature)
-        return whole(self, feature, others, room)
+        return whole(self, feature, others)
 
     monkeypatch.setattr(tables.TableRows, "_sum", spy)
     rng = np.random.default_rng(0)
@@ -199,7 +197,7 @@ def test_auto_takes_tables_for_many_rows_and_passes_for_few(monkeypatch):
     assert short.spline == passes.spline
 
 
-@pytest.mark.parametrize("name", ["passes", "strata", "tables", "counts", "torch"])
+@pytest.mark.parametrize("name", ["passes", "tables", "counts", "torch"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_engine_takes_knots_that_are_given(name, kind):
     X, y, weights = case(kind, seed=2, n=300)

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from knotwork.compute.workers import MIN_BLOCK, Workers
 from knotwork.spline.knots import Spans, choose_candidates
-from knotwork.spline.moments import strata
 from knotwork.spline.moments.additive import AdditiveTerms
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.moments import TermTable
@@ -120,29 +119,6 @@ def test_tables_equal_explicit_products(setup):
             assert (np.abs(found.pop(0) - expected[grid.linear[f]]) <= size[grid.linear[f]]).all()
         for products in found:
             assert (np.abs(products - expected[i]) <= size[i]).all()
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("levels", [0, 3, 40])
-@pytest.mark.parametrize("max_knots", [None, 300, 5])
-def test_strata_equal_explicit_products(monkeypatch, weighted, levels, max_knots):
-    monkeypatch.setattr(strata, "MIN_ROWS", 40)  # eight strata of few rows
-    rng = np.random.default_rng(levels)
-    columns = rng.standard_t(3, size=(4, 400))
-    columns[1] = rng.integers(0, levels, 400) if levels else columns[1] ** 3
-    columns[2] = columns[2] > 0
-    weights = rng.integers(1, 4, 400).astype(float) if weighted else None
-    grid, _ = choose_candidates(columns, weights, Spans(1, 1), max_knots, Workers(1))
-    rows = CpuRows(columns, columns[:1], weights, grid, Workers(1))
-    C = candidate_columns(columns, grid)
-    w = np.ones(400) if weights is None else weights
-    expected = (C * w) @ C.T
-    size = 1e-10 * np.sqrt(np.outer(np.diag(expected), np.diag(expected))) + 1e-12
-    tables = TableRows(rows, 21, strata=True)
-    for i in rng.permutation(len(C)).tolist():
-        f, knot = int(grid.feature[i]), float(grid.knots[i])
-        found = tables.line_products(f) if i in grid.linear else tables.pair_products(f, knot)[1]
-        assert (np.abs(found - expected[i]) <= size[i]).all()
 
 
 def test_tables_of_counts_are_exact_between_values():
@@ -285,7 +261,6 @@ def test_the_number_of_threads_changes_no_bit(n):
             rows.residual(terms, np.zeros(1), np.ones((2, 1))).dots,
             rows.residual(TermTable.of([((1, 0.0, 0),)] * 3, slopes), np.zeros(1), np.ones((3, 1))).dots,
             TableRows(rows, 21, always=True).pair_products(1, rows.grid.knots[rows.grid.offsets[1] + 3]),
-            TableRows(rows, 21, strata=True).pair_products(1, rows.grid.knots[rows.grid.offsets[1] + 3]),
         ]  # fmt: skip
 
     one, three = everything(1), everything(3)

@@ -57,9 +57,8 @@ class FitOptions:
 
     max_degree : maximum number of features in a term, or "auto"
     interacting : the features that interactions may use, all if None
-    sums : where the products of additive terms come from: "passes" over the rows, "strata" and some rows, "tables" of
-        pairs of features, tables of "counts", for which all values of a bin are their mean, or "auto": what is cheapest
-        of the exact ones
+    sums : where the products of additive terms come from: "passes" over the rows, "tables" of pairs of features, tables
+        of "counts", for which all values of a bin are their mean, or "auto": exact tables where they are cheaper
     extrapolate : "clip" holds features at their limits, in the search and in the spline; "linear" goes on
     terms : number of terms to keep, the intercept included; None leaves it to GCV
     knots : the knots that features may bend at, in the data's units, or None for those that the data suggest; one entry

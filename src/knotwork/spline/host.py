@@ -122,13 +122,7 @@ class HostTable:
         self._passes = passes = self.some(grid, None, self.workers)
         if engine == "passes":
             return passes
-        return TableRows(
-            passes,
-            max_terms,
-            counts=engine == "counts",
-            always=engine in ("tables", "counts"),
-            strata=engine == "strata",
-        )
+        return TableRows(passes, max_terms, counts=engine == "counts", always=engine != "auto")
 
     def minimum(self) -> Floats:
         """Return the standardised minimum of each feature: (d,)."""

@@ -17,10 +17,10 @@ import numpy as np
 
 from knotwork.arrays import Floats
 from knotwork.compute.compiled import compiled
-from knotwork.spline.moments.pairs import SUMS, add_four
+from knotwork.spline.moments.pairs import add_four
 
-# The bytes to which cells are aligned, so that none lies across two lines of the cache.
-LINE = 64
+# Sums of a cell; the bytes to which cells are aligned, so that none lies across two lines of the cache.
+SUMS, LINE = 4, 64
 
 
 def cells(size: int) -> Floats:

@@ -19,9 +19,8 @@ from knotwork.compute.workers import Workers
 from knotwork.errors import DataError
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
-from knotwork.spline.moments.joint import cells, joint_products, joint_sums
+from knotwork.spline.moments.joint import SUMS, cells, joint_products, joint_sums
 from knotwork.spline.moments.moments import ChildSums, Opening, Residual, TermTable
-from knotwork.spline.moments.pairs import SUMS
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,9 @@
-"""Row sums of additive terms from tables: a search then hardly depends on the number of rows.
+"""Row sums of additive terms from tables of pairs: a search then hardly depends on the number of rows.
 
-When a feature is first chosen, what its products with all candidates of all features follow from is summed at once:
-for many rows a histogram over the joint bins of each pair of features (:mod:`knotwork.spline.moments.joint`), from
-which every knot of that feature is looked up; for fewer one over a few strata of the feature
-(:mod:`knotwork.spline.moments.strata`), from which a look-up takes some of the rows. What a table costs and saves
-follows from the numbers of rows, features, knots and terms; where a pass over the rows is cheaper, or memory is short,
-there is a pass as before.
+When a feature is first chosen, its products with all candidates of all features are computed at once, from a histogram
+over the joint bins of each pair of features (:mod:`knotwork.spline.moments.joint`). From then on every knot of that
+feature is looked up. What a table costs and saves follows from the numbers of rows, features, knots and terms; where a
+pass over the rows is cheaper, or memory is short, there is a pass as before.
 
 A thread sums all rows of some pairs, in order, so the result does not depend on the number of threads.
 """
@@ -16,18 +14,19 @@ from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
-from knotwork.spline.moments.costs import Choice
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
-from knotwork.spline.moments.joint import cells, joint_counts, joint_products, joint_sums, spread_counts
+from knotwork.spline.moments.joint import SUMS, cells, joint_counts, joint_products, joint_sums, spread_counts
 from knotwork.spline.moments.moments import ChildSums, Opening, Residual, TermTable
-from knotwork.spline.moments.pairs import SUMS
 from knotwork.spline.moments.stored import own_products
-from knotwork.spline.moments.strata import Strata, strata_of
 
+# Nanoseconds of one thread, of which only the ratios matter: a pass over the two hinges of a knot and over one hinge,
+# for a row of a feature; a joint histogram, for a row of a pair and for a cell (with counts: COUNT_SHARE of a row), and
+# what a pair costs however few its rows.
+PAIR_PASS, HINGE_PASS = 1.65, 0.35
+JOINT_ROW, JOINT_CELL, COUNT_SHARE, JOINT_PAIR = 4.2, 4.8, 0.3, 15_000.0
 # Bins of a feature from which on their means may stand for its values.
 MIN_COUNT_BINS = 32
 # Terms of a search that are expected, as a share of its limit.
@@ -53,23 +52,19 @@ class TableRows:
     max_terms : of the search
     counts : take every value for the mean of its bin: a third of the time for the tables of many rows. A search may
         then choose a neighbouring knot
-    always : use tables whatever they cost; strata : use strata whatever they cost
+    always : use tables whatever they cost
     """
 
-    def __init__(
-        self, rows: CpuRows, max_terms: int, *, counts: bool = False, always: bool = False, strata: bool = False
-    ) -> None:
+    def __init__(self, rows: CpuRows, max_terms: int, *, counts: bool = False, always: bool = False) -> None:
         self.grid: CandidateGrid = rows.grid
-        self._rows, self._counts, self._always, self._only_strata = rows, counts, always, strata
+        self._rows, self._counts, self._always = rows, counts, always
         self._expected = EXPECTED * max_terms / len(rows.columns)
         self._edges: list[int] = self.grid.offsets.tolist()
         self._knots: list[float] = self.grid.knots.tolist()
         self._strips: dict[int, _Strip] = {}
-        self._strata: dict[int, Strata] = {}
         self._chosen = [0] * len(rows.columns)
         self._pool, self._used = np.empty(0), 0
         self._rooms: list[tuple[Floats, Floats]] = []
-        self._look_up_room: tuple[NDArray[np.uint32], Floats, Floats] | None = None
 
     def opening(self) -> Opening:
         """Sum what the search starts from: one pass."""
@@ -116,45 +111,34 @@ class TableRows:
 
     def _has_table(self, feature: int) -> bool:
         """Whether the products of a feature are there; they are computed now if that is worth it."""
-        if feature in self._strips or feature in self._strata:
+        if feature in self._strips:
             return True
         self._chosen[feature] += 1
         others = [g for g in range(len(self._chosen)) if g != feature and feature not in self._begin(g)]
         size = self._bins(feature) * sum(self._bins(g) for g in others)
+        if not self._is_worth_it(feature, len(others), size) or not self._has_room(size):
+            return False
+        self._strips[feature] = self._sum(feature, others)
+        return True
+
+    def _is_worth_it(self, feature: int, others: int, size: int) -> bool:
+        """Whether a table of so many products with other features is cheaper than the passes to be expected."""
         d, n = self._rows.columns.shape
-        choice = Choice(n, d, self._expected, self._chosen[feature])
-        passes = choice.passes()
-        strata = choice.strata(strata_of(n, self._bins(feature)), self._edges[-1])
-        table = choice.table(len(others), size, counts=self._counts)
-        if self._always or (not self._only_strata and table <= min(strata, passes)):
-            room = self._room(size)
-            if room is not None:
-                self._strips[feature] = self._sum(feature, others, room)
-                return True
-        if self._only_strata or strata <= passes:
-            room = self._room(Strata.room_for(self._rows, feature))
-            if room is not None:
-                self._strata[feature] = Strata(self._rows, feature, self.opening().mass, room)
-                return True
-        return False
+        # What others will use too, if they are to be chosen, costs each of the two half.
+        share = max(0.5, 1 - self._expected / 2)
+        row = JOINT_ROW * (COUNT_SHARE if self._counts else 1.0)
+        table = share * (others * (n * row + JOINT_PAIR) + size * JOINT_CELL)
+        steps = max(self._expected, self._chosen[feature])
+        return self._always or table <= d * n * (PAIR_PASS + (steps - 1) * HINGE_PASS)
 
-    def _room(self, size: int) -> Floats | None:
-        """Return room for so many numbers, None if there is none left.
-
-        The memory is asked for once, as large pages, and used as needed.
-        """
+    def _has_room(self, size: int) -> bool:
+        """Whether so many more products fit; the memory is asked for once, as large pages, and used as needed."""
         if self._pool.size == 0:
             bins = np.diff(self.grid.offsets)
             everything = int(bins.sum() ** 2 - (bins**2).sum()) // 2
-            strata = sum(Strata.room_for(self._rows, f) for f in range(len(bins)))
             limit = max(MIN_BYTES, int(MAX_SHARE * self._rows.columns.nbytes)) // 8
-            whole = strata if self._only_strata else everything if self._always else max(everything, strata)
-            forced = self._only_strata or self._always
-            self._pool = np.empty(whole if forced else min(whole, limit))
-        if self._used + size > self._pool.size:
-            return None
-        self._used += size
-        return self._pool[self._used - size : self._used]
+            self._pool = np.empty(everything if self._always else min(everything, limit))
+        return self._used + size <= self._pool.size
 
     def _begin(self, feature: int) -> dict[int, int]:
         return self._strips[feature].begin if feature in self._strips else {}
@@ -162,11 +146,12 @@ class TableRows:
     def _bins(self, feature: int) -> int:
         return self._edges[feature + 1] - self._edges[feature]
 
-    def _sum(self, feature: int, others: list[int], room: Floats) -> _Strip:
+    def _sum(self, feature: int, others: list[int]) -> _Strip:
         """Compute the products of a feature's candidates with those of others: one pass over each pair of columns."""
         rows, knots = self._rows, [self.grid.knots[a:b] for a, b in zip(self._edges, self._edges[1:], strict=False)]
         edges = np.cumsum([0, *(knots[g].size for g in others)]).tolist()
-        out = room.reshape(knots[feature].size, edges[-1])
+        first, self._used = self._used, self._used + knots[feature].size * edges[-1]
+        out = self._pool[first : self._used].reshape(knots[feature].size, edges[-1])
         widest = max((knots[g].size for g in others), default=0)
         size = knots[feature].size * widest
         parts = rows.workers.split(len(others), work=len(others) * (rows.columns.shape[1] + size))
@@ -208,17 +193,11 @@ class TableRows:
 
     def _look_up(self, feature: int, place: int, out: Floats) -> None:
         """Write the products of the candidate at a place of a feature's with every candidate: (C,)."""
-        edges = self._edges
-        if feature in self._strata:
-            if self._look_up_room is None:
-                n = self._rows.columns.shape[1]
-                self._look_up_room = np.empty(n, np.uint32), np.empty(n), np.empty(2 * edges[-1])
-            self._strata[feature].products(place, self._look_up_room, out)
-        else:
-            strip = self._strips[feature]
-            for g, begin in strip.begin.items():
-                out[edges[g] : edges[g + 1]] = strip.products[place, begin : begin + edges[g + 1] - edges[g]]
-            for g, other in self._strips.items():
-                if feature in other.begin:
-                    out[edges[g] : edges[g + 1]] = other.products[:, other.begin[feature] + place]
-        own_products(self.opening(), self.grid, feature, place, out)
+        edges, opening = self._edges, self.opening()
+        strip = self._strips[feature]
+        for g, begin in strip.begin.items():
+            out[edges[g] : edges[g + 1]] = strip.products[place, begin : begin + edges[g + 1] - edges[g]]
+        for g, other in self._strips.items():
+            if feature in other.begin:
+                out[edges[g] : edges[g + 1]] = other.products[:, other.begin[feature] + place]
+        own_products(opening, self.grid, feature, place, out)
