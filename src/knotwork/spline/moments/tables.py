@@ -128,8 +128,11 @@ class TableRows:
         share = max(0.5, 1 - self._expected / 2)
         row = JOINT_ROW * (COUNT_SHARE if self._counts else 1.0)
         table = share * (others * (n * row + JOINT_PAIR) + size * JOINT_CELL)
-        steps = max(self._expected, self._chosen[feature])
-        return self._always or table <= d * n * (PAIR_PASS + (steps - 1) * HINGE_PASS)
+        # The passes to come, this one included: those expected, or as many as there have been. The first sees both sides.
+        chosen = self._chosen[feature]
+        steps = max(self._expected - chosen + 1, chosen - 1, 1)
+        first = PAIR_PASS if chosen == 1 else HINGE_PASS
+        return self._always or table <= d * n * (first + (steps - 1) * HINGE_PASS)
 
     def _has_room(self, size: int) -> bool:
         """Whether so many more products fit; the memory is asked for once, as large pages, and used as needed."""
