@@ -128,7 +128,7 @@ class TableRows:
         share = max(0.5, 1 - self._expected / 2)
         row = JOINT_ROW * (COUNT_SHARE if self._counts else 1.0)
         table = share * (others * (n * row + JOINT_PAIR) + size * JOINT_CELL)
-        # The passes to come, this one included: those expected, or as many as there have been. The first sees both sides.
+        # Passes to come, this one included: those expected, or as many as there have been. The first sees both sides.
         chosen = self._chosen[feature]
         steps = max(self._expected - chosen + 1, chosen - 1, 1)
         first = PAIR_PASS if chosen == 1 else HINGE_PASS
