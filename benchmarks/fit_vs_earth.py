@@ -1,6 +1,7 @@
 """knotwork's fit against R's earth (fast.k=0), in one run on the same data, and how its cost grows.
 
     python benchmarks/fit_vs_earth.py                    # everything, a few minutes (most of it earth)
+    python benchmarks/fit_vs_earth.py --markdown         # the comparison alone, for the docs
     python benchmarks/fit_vs_earth.py --without-earth    # how time and memory grow, no R needed
     python benchmarks/fit_vs_earth.py --threads          # what a second thread gains, and what ten folds cost
 
@@ -66,11 +67,12 @@ def run_earth(X: np.ndarray, y: np.ndarray, nk: str, threshold: float, fits: int
     return result
 
 
-def against_earth() -> None:
+def against_earth(markdown: bool) -> None:
     table = Table(title="Fit against R's earth, fast.k=0 (RSS of the forward passes at earth's number of steps)")
     for name in ("data", "max_terms", "earth s", "knotwork s", "ratio", "target", "earth terms/steps",
                  "knotwork terms/steps", "RSS knotwork/earth"):  # fmt: skip
         table.add_column(name, justify="left" if name == "data" else "right")
+    lines = [["data", "terms allowed", "earth", "knotwork", "ratio", "RSS knotwork/earth at earth's steps"]]
     # name, data, term limit, threshold, target, rounds, fits per round of earth's and of ours
     setups = [
         ("500000x10", additive(500_000, 10), "61", 0.0, 400, 1, 1, 5),
@@ -94,12 +96,31 @@ def against_earth() -> None:
         ratio = statistics.median(e / o for e, o in zip(theirs, ours, strict=True))
         steps = model.fit_.selection.steps
         same = steps[min(earth["steps"], len(steps) - 1)]
+        earth_time, our_time = statistics.median(theirs), statistics.median(ours)
+        lines.append(
+            [
+                f"{name.title()}, {len(X)} × {X.shape[1]}" if name == "abalone" else f"{shown(len(X))} × {X.shape[1]}",
+                "21 (default)" if nk == "default" else nk,
+                f"{earth_time:.3g} s" if earth_time > 1 else f"{1e3 * earth_time:.3g} ms",
+                f"{our_time:.3f} s" if our_time > 0.01 else f"{1e3 * our_time:.1f} ms",
+                f"**{ratio:.{0 if ratio > 10 else 1}f}×**",
+                f"{same.rss / earth['rss']:.4f}",
+            ]
+        )
         table.add_row(
             name, nk, f"{statistics.median(theirs):.4f}", f"{statistics.median(ours):.5f}", f"{ratio:.1f}x",
             f">={target}x" if target else "", f"{earth['terms']}/{earth['steps']}",
             f"{steps[-1].terms}/{len(steps) - 1}", f"{same.rss / earth['rss']:.5f}",
         )  # fmt: skip
-    console.print(table)
+    if markdown:
+        lines.insert(1, ["---"] * len(lines[0]))
+        print("\n".join(f"| {' | '.join(line)} |" for line in lines))
+    else:
+        console.print(table)
+
+
+def shown(count: int) -> str:
+    return f"{count:,}".replace(",", " ")
 
 
 def growth() -> None:
@@ -183,11 +204,14 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--without-earth", action="store_true")
     parser.add_argument("--threads", action="store_true")
+    parser.add_argument("--markdown", action="store_true")
     args = parser.parse_args()
     if args.threads:
         threads()
+    elif args.markdown:
+        against_earth(markdown=True)
     else:
         if not args.without_earth:
-            against_earth()
+            against_earth(markdown=False)
         growth()
         memory()

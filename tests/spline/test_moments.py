@@ -7,6 +7,7 @@ from knotwork.compute.workers import MIN_BLOCK, Workers
 from knotwork.spline.knots import Spans, choose_candidates
 from knotwork.spline.moments.additive import AdditiveTerms
 from knotwork.spline.moments.cpu import CpuRows
+from knotwork.spline.moments.knot_rows import rows_with
 from knotwork.spline.moments.moments import TermTable
 from knotwork.spline.moments.tables import TableRows
 from tests.reference import hinge
@@ -119,6 +120,19 @@ def test_tables_equal_explicit_products(setup):
             assert (np.abs(found.pop(0) - expected[grid.linear[f]]) <= size[grid.linear[f]]).all()
         for products in found:
             assert (np.abs(products - expected[i]) <= size[i]).all()
+
+
+def test_rows_with_the_values_of_knots():
+    rng = np.random.default_rng(0)
+    columns = rng.integers(0, 30, (2, 500)).astype(float)
+    grid, _ = choose_candidates(columns, None, Spans(1, 1), None, Workers(1))
+    passes = CpuRows(columns, columns[:1], None, grid, Workers(1))
+    knots = grid.knots[grid.offsets[1] + 1 :][[2, 9, 20]]
+    for value, (count, rows) in zip(knots, rows_with(passes, 1, knots, most=5), strict=True):
+        expected = np.flatnonzero(columns[1] == value)
+        assert count == expected.size > 5
+        assert np.array_equal(rows, expected[:5])
+    assert rows_with(passes, 1, knots + 0.5, most=5) is None
 
 
 def test_tables_of_counts_are_exact_between_values():

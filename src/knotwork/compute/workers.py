@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
+
+T = TypeVar("T")
 
 # Below this many touched values a second thread costs more to wake than it saves.
 MIN_WORK = 100_000
+# And below this many a thread of its own is not worth starting.
+MIN_ASIDE = 250_000
 MAX_THREADS = 256
 # Rows per block of the fixed summation order, and the maximum number of blocks.
-MIN_BLOCK, MAX_BLOCKS = 32_768, 16
+MIN_BLOCK, MAX_BLOCKS = 16_384, 16
 
 
 def thread_count(n_jobs: int | None) -> int:
@@ -36,12 +40,30 @@ def row_blocks(n: int) -> list[tuple[int, int]]:
     """Cut n rows into blocks that depend on n alone: sums over blocks, added in order, do not depend on the threads.
 
     >>> row_blocks(70_000)
-    [(0, 35000), (35000, 70000)]
+    [(0, 17500), (17500, 35000), (35000, 52500), (52500, 70000)]
     """
     blocks = 1
     while blocks < MAX_BLOCKS and n >= 2 * blocks * MIN_BLOCK:
         blocks *= 2  # a power of two, so that two, four or eight threads get equal shares
     return list(pairwise(n * b // blocks for b in range(blocks + 1)))
+
+
+def begun(task: Callable[[], T], threads: int, work: int) -> Callable[[], T]:
+    """Begin a task that others do not wait for; return what gives its result.
+
+    It has a thread of its own if there are several and so much work, of which the caller's first parts may leave one
+    idle; else it is done at once.
+
+    >>> begun(lambda: 7, threads=2, work=10**9)()
+    7
+    """
+    if threads == 1 or work < MIN_ASIDE:
+        result = task()
+        return lambda: result
+    pool = ThreadPoolExecutor(1, thread_name_prefix="knotwork")
+    waiting = pool.submit(task)
+    pool.shutdown(wait=False)
+    return waiting.result
 
 
 class Workers:

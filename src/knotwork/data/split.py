@@ -15,13 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.arrays import Floats
+from knotwork.arrays import CHUNK, Floats
 from knotwork.errors import NetworkError
 
 
 def row_numbers(X: NDArray[np.floating], seed: int) -> NDArray[np.uint64]:
     """Return a pseudo-random number per row, equal for equal rows: (N, d) → (N,)."""
-    return mixed_columns(X.T, seed, rows=len(X))
+    numbers = np.empty(len(X), dtype=np.uint64)
+    for start in range(0, len(X), CHUNK):
+        part = X[start : start + CHUNK]  # stays in the cache while it is turned into columns
+        numbers[start : start + CHUNK] = mixed_columns(np.ascontiguousarray(part.T), seed, rows=len(part))
+    return numbers
 
 
 def mixed_columns(

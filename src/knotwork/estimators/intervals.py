@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
+from knotwork.compute.workers import Workers
 from knotwork.data.limits import sampled_rows
 from knotwork.data.losses import ResponseLoss
 from knotwork.data.split import folds_of
@@ -123,6 +124,7 @@ def calibrate_intervals(
     weights: Floats,
     names: Sequence[str],
     folds: NDArray[np.intp] | None = None,
+    threads: int = 1,
 ) -> Calibration | None:
     """Return the scores of a regression; None without a row that had not been seen.
 
@@ -151,14 +153,21 @@ def calibrate_intervals(
     residuals = y - unseen
     spreads = np.empty(len(X))
     parts = folds_of(X, SPREAD_FOLDS, 0)
-    for k in range(int(parts.max()) + 1):
-        held = parts == k
-        # Rows that are all equal are one part: their spread is a constant, which no width depends on.
-        others = held if held.all() else ~held
-        found = spread_of(others, residuals)
-        spreads[held] = np.exp(found(X[held]).reshape(-1))
-    spread = spread_of(known[: len(X)], residuals)
-    return Calibration.of("cross", np.abs(residuals) / spreads, weights, spread, folds)
+    # The last one is that of all rows.
+    found: list[Spline] = [None] * (int(parts.max()) + 2)  # type: ignore[list-item]
+
+    with Workers(threads) as workers:
+        shares = workers.split(len(found), work=X.size * len(found))
+
+        def task(share: int) -> None:
+            for k in range(*shares[share]):
+                held = parts == k
+                # Rows that are all equal are one part: their spread is a constant, which no width depends on.
+                found[k] = spread_of(held if held.all() else ~held, residuals)
+                spreads[held] = np.exp(found[k](X[held]).reshape(-1))
+
+        workers.run(task, len(shares))
+    return Calibration.of("cross", np.abs(residuals) / spreads, weights, found[-1], folds)
 
 
 def calibrate_sets(probabilities: Floats, codes: NDArray[np.intp], weights: Floats) -> Calibration | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _num_samples
 
 from knotwork.arrays import Floats
+from knotwork.compute.workers import begun, thread_count
 from knotwork.data.columns.part import read_parts
 from knotwork.data.coordinates import mean_and_std
 from knotwork.data.learn import learn_table
@@ -240,7 +242,10 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
             return
         read = read_tensors if on_gpu(X) else _read_in_memory
         matrix, response, weights, kept, encoder = read(self, X, y, sample_weight)
-        self.training_rows_ = None if on_gpu(X) else TrainingRows.of(matrix, response, encoder)
+        training_rows: Callable[[], TrainingRows] | None = None
+        if not on_gpu(X):
+            threads = thread_count(self.n_jobs)
+            training_rows = begun(partial(TrainingRows.of, matrix, response, encoder), threads, matrix.size)
         targets = response.reshape(len(response), -1)
         if self.monotonic_cst is not None and targets.shape[1] > 1:
             raise ValueError(f"monotonic_cst is for one response, got {targets.shape[1]}; fit a model for each")
@@ -279,6 +284,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         fitted = replace(fitted, spline=replace(fitted.spline, parts=read_parts(encoder.parts, matrix)))
         self.fit_: SplineFit | ResponseFit = at_rows(fitted, kept)
         self.encoder_ = encoder.with_means(fitted.coordinates.x_centre)
+        self.training_rows_ = None if training_rows is None else training_rows()
         if folded is not None and response.size == len(response):
             self._conform(folded, response.reshape(-1))
 
@@ -363,12 +369,12 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         unseen = np.asarray(self.oof_prediction_[table.numbers], dtype=np.float64).reshape(-1)
         weights = np.ones(len(y)) if table.weights is None else np.asarray(table.weights, dtype=np.float64)
         names = table.encoder.feature_names
-        folds = fold_of_rows(self, table)
+        folds, threads = fold_of_rows(self, table), thread_count(self.n_jobs)
 
         def fitted() -> Floats:
             return self.loss_.predict(self.spline_(matrix)).reshape(-1)
 
-        self.calibration_ = calibrate_intervals(matrix, np.asarray(y), unseen, fitted, weights, names, folds)
+        self.calibration_ = calibrate_intervals(matrix, np.asarray(y), unseen, fitted, weights, names, folds, threads)
 
     def _fold_predictions(self, X: Any, matrix: Floats) -> Floats:
         encoders = self.fold_encoders_

@@ -21,8 +21,9 @@ Known = tuple[Floats, float, Floats]
 # A later candidate must be better by more than rounding, so that of two equal ones the first is taken. Products have
 # equal ones more often than not, and recurrences leave errors of 1e-11 in what they score.
 BETTER = 1 + 1e-9
-# Candidates to a strip: what new columns leave of it stays in the nearest cache while the span passes over it.
-STRIP = 64
+# Candidates to a strip: what new columns leave of it stays in the nearest cache while the span passes over it. Those of
+# interactions, and hinges: of these a row of the span then fills a page of memory.
+STRIP, WIDE_STRIP = 64, 512
 
 
 @compiled_reduction
@@ -33,9 +34,10 @@ def orthogonalise(q, raw, size, count, first, factor, new):  # type: ignore[no-u
     new : room for two strips: two columns are done at a time, and the span is taken by fours, so that what is read
         serves eight products. The last of an odd number goes with itself.
     """
-    last, strip = first + count, np.uint64(STRIP)
-    for start in range(0, size, STRIP):
-        at, length = np.uint64(start), size - start if start + STRIP > size else STRIP
+    last, width = first + count, new.size // 2
+    strip = np.uint64(width)
+    for start in range(0, size, width):
+        at, length = np.uint64(start), size - start if start + width > size else width
         for m in range(first, last, 2):
             n = m + 1 if m + 1 < last else m
             u, v = 1.0 / factor[m, m], 1.0 / factor[n, n]
@@ -98,7 +100,7 @@ class Candidates:
         # Products with the columns of the span, of which ``_size`` are there.
         self._q = np.empty((max_columns, norms.size))
         self.norms, self.cross, self.dots = norms.copy(), cross.copy(), dots.copy()
-        self.base, self._new = self.norms.copy(), np.empty(2 * STRIP)
+        self.base, self._new = self.norms.copy(), np.empty(2 * WIDE_STRIP)
 
     def absorb(self, products: Floats, factor: Floats, projection: Floats) -> None:
         """Take new columns of the span into account: their raw products (k, C), and the factor with their columns."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +15,7 @@ from knotwork.data.limits import Limits, held_range
 from knotwork.spline.knots import Spans, choose_candidates, with_given
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.grid import CandidateGrid
+from knotwork.spline.moments.knot_rows import Found, rows_with
 from knotwork.spline.moments.moments import Hinges, RowSums, TermTable
 from knotwork.spline.moments.tables import TableRows
 from knotwork.spline.result import Knot
@@ -76,6 +79,7 @@ class HostTable:
         self._columns, self.x_scaling, self.limits = standardise(X, workers)
         self._responses, self.y_scaling = standardise_response(y, weights)
         self.given: KnotValues = {}
+        self._passes: CpuRows | None = None
 
     def candidates(
         self, spans: Spans, max_knots: int | None, *, clip: bool, given: Given | None = None
@@ -115,7 +119,7 @@ class HostTable:
 
     def sums(self, grid: CandidateGrid, max_terms: int, engine: str) -> RowSums:
         """Return the sums behind a search: by passes over the rows, or from tables of pairs of features."""
-        passes = self.some(grid, None, self.workers)
+        self._passes = passes = self.some(grid, None, self.workers)
         if engine == "passes":
             return passes
         return TableRows(passes, max_terms, counts=engine == "counts", always=engine != "auto")
@@ -127,20 +131,29 @@ class HostTable:
 
     def find_knots(self, terms: TermTable) -> Knots:
         """Look up the data values and rows behind standardised knots, so that no rounding of the scaling is left."""
-        # In order, so that a column stays in the cache for all of its knots.
-        keys = knots_of(terms)
+        own = [(f, [knot for _, knot in keys]) for f, keys in groupby(knots_of(terms), key=itemgetter(0))]
         found: Knots = {}
-        parts = self.workers.split(len(keys), work=len(self._X) * len(keys) // 4)
+        parts = self.workers.split(len(own), work=len(self._X) * len(own))
 
         def task(k: int) -> None:
-            for f, knot in keys[slice(*parts[k])]:
-                rows = np.flatnonzero(self._columns[f] == knot)
-                value = self.given.get((f, knot))
-                if value is None:
-                    value = float(np.clip(self._X[rows[0], f], self.limits.lower[f], self.limits.upper[f]))
-                found[f, knot] = Knot(f, value=value, count=rows.size, rows=rows[:MAX_KNOT_ROWS].copy())
+            for f, knots in own[slice(*parts[k])]:
+                low, high = float(self.limits.lower[f]), float(self.limits.upper[f])
+                for knot, (count, rows) in zip(knots, self._rows_with(f, np.array(knots)), strict=True):
+                    value = self.given.get((f, knot))
+                    if value is None:
+                        value = min(max(float(self._X[rows[0], f]), low), high)
+                    found[f, knot] = Knot(f, value=value, count=count, rows=rows)
 
         self.workers.run(task, len(parts))
+        return found
+
+    def _rows_with(self, feature: int, values: Floats) -> list[Found]:
+        """Find the rows with each of some standardised values."""
+        found = None if self._passes is None else rows_with(self._passes, feature, values, MAX_KNOT_ROWS)
+        if found is None:  # knots of interactions may be others than those of the grid
+            column = self._columns[feature]
+            rows = [np.flatnonzero(column == value) for value in values]
+            found = [(own.size, own[:MAX_KNOT_ROWS].copy()) for own in rows]
         return found
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
-from scipy.linalg.lapack import dgeqrf, dtrtri
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dgeqrf, dtrtri, dtrtrs
 
 from knotwork.arrays import Floats
 
@@ -16,8 +19,20 @@ def triangular(columns: Floats, responses: Floats) -> tuple[Floats, Floats]:
     (array([[5.]]), array([[11.]]))
     """
     k = columns.shape[1]
-    both = dgeqrf(np.concatenate([columns, responses], axis=1))[0][:k]
-    return np.triu(both[:, :k]), np.ascontiguousarray(both[:, k:])
+    both = _both(columns, responses)
+    return np.where(_upper(k), both[:, :k], 0.0), np.ascontiguousarray(both[:, k:])
+
+
+def least_squares(columns: Floats, responses: Floats) -> Floats:
+    """Return the coefficients of independent columns: (m, k), (m, p) → (k, p).
+
+    >>> least_squares(np.array([[3.0], [4.0]]), np.array([[5.0], [10.0]]))
+    array([[2.2]])
+    """
+    k = columns.shape[1]
+    both = _both(columns, responses)
+    found: Floats = dtrtrs(both[:, :k], both[:, k:])[0]
+    return found
 
 
 def inverse_of(factor: Floats) -> Floats:
@@ -28,3 +43,18 @@ def inverse_of(factor: Floats) -> Floats:
            [ 0.   ,  0.25 ]])
     """
     return np.ascontiguousarray(dtrtri(factor)[0])
+
+
+def _both(columns: Floats, responses: Floats) -> Floats:
+    """Return R and Qᵀy side by side, (k, k + p), with other numbers below the diagonal of R."""
+    m, k = columns.shape
+    both = np.empty((m, k + responses.shape[1]), order="F")
+    both[:, :k], both[:, k:] = columns, responses
+    found: Floats = dgeqrf(both, overwrite_a=True)[0][:k]
+    return found
+
+
+@cache
+def _upper(size: int) -> NDArray[np.bool_]:
+    """Mark the upper triangle of a matrix."""
+    return np.tri(size, dtype=bool).T

@@ -15,7 +15,7 @@ from knotwork.errors import DataError
 from knotwork.spline.model import Hinge, Linear, Min, Product, Spline, Term
 from knotwork.spline.moments.moments import Hinges
 from knotwork.spline.scaling import Scaling
-from knotwork.spline.triangular import inverse_of, triangular
+from knotwork.spline.triangular import least_squares
 
 # Knots of standardised hinges, (feature, knot), in the data's units.
 KnotValues = dict[tuple[int, float], float]
@@ -96,5 +96,4 @@ class SearchPath:
 
     def coefficients(self, chosen: NDArray[np.intp]) -> Floats:
         """Least squares on some columns of the factor, of which 0 is the intercept: (k, p), standardised."""
-        factor, projection = triangular(self.factor[:, chosen], self.projection)
-        return inverse_of(factor) @ projection
+        return least_squares(self.factor[:, chosen], self.projection)

@@ -107,6 +107,8 @@ def read_parts(parts: Sequence[Part], matrix: Any) -> tuple[Part, ...]:
 
 def _is_two_valued(column: Floats) -> bool:
     """Whether a column has zeros and ones and nothing else: most others are told by their first rows."""
+    if column[0] != 0 and column[0] != 1:
+        return False
     for rows in (column[:FIRST_ROWS], column):
         if not np.all((rows == 0) | (rows == 1)):
             return False

@@ -21,6 +21,7 @@ from knotwork.spline.moments.children import CpuChildren
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import Opening, Residual, TermTable
+from knotwork.spline.moments.pairs import add_pair
 
 # Rows whose values and products are kept in the nearest cache while all features pass over them.
 TILE = 2048
@@ -36,7 +37,7 @@ def _opening_sums(columns, codes, offsets, w, y, rows, features, table):  # type
 
     Features without knots are left out.
     """
-    unit = w.size == 0
+    unit, pairs = w.size == 0, np.uint64(2 + len(y))
     for f in range(features[0], features[1]):
         base = np.uint64(offsets[f])
         if offsets[f + 1] - offsets[f] == 1:
@@ -44,19 +45,15 @@ def _opening_sums(columns, codes, offsets, w, y, rows, features, table):  # type
         for row in range(rows[0], rows[1]):
             i = np.uint64(row)
             weight = 1.0 if unit else w[i]
-            x, value, at = columns[f, i], y[0, i], base + np.uint64(codes[f, i])
-            table[at, 1] += weight
-            table[at, 2] += weight * x
-            table[at, 3] += weight * x * x
-            table[at, 4] += value
-            table[at, 5] += value * x
+            x, value, at = columns[f, i], y[0, i], (base + np.uint64(codes[f, i])) * pairs
+            add_pair(table, at, 0.0, weight)
+            add_pair(table, at + np.uint64(1), weight * x, weight * x * x)
+            add_pair(table, at + np.uint64(2), value, value * x)
         for k in range(1, len(y)):
-            first, second = np.uint64(4 + 2 * k), np.uint64(5 + 2 * k)
             for row in range(rows[0], rows[1]):
                 i = np.uint64(row)
-                at = base + np.uint64(codes[f, i])
-                table[at, first] += y[k, i]
-                table[at, second] += y[k, i] * columns[f, i]
+                at = (base + np.uint64(codes[f, i])) * pairs + np.uint64(2 + k)
+                add_pair(table, at, y[k, i], y[k, i] * columns[f, i])
 
 
 def _full_column_sums(x: Floats, w: Floats, y: Floats) -> Floats:
@@ -90,8 +87,7 @@ def _pair_sums(columns, codes, offsets, w, rows, features, split, knot, side, va
             if offsets[f + 1] - offsets[f] > 1:
                 for i in range(n):
                     cell = side[i] + base + np.uint32(codes[f, at + np.uint64(i)])
-                    table[cell, 0] += value[i]
-                    table[cell, 1] += value[i] * columns[f, at + np.uint64(i)]
+                    add_pair(table, np.uint64(cell), value[i], value[i] * columns[f, at + np.uint64(i)])
             else:
                 # All rows are in one bin: sums that stay in registers.
                 v, vx, u, ux = 0.0, 0.0, 0.0, 0.0
@@ -128,8 +124,7 @@ def _hinge_sums(columns, codes, offsets, w, rows, features, x, knot, sign, activ
             for a in range(count):
                 i = active[a]
                 at = base + np.uint32(codes[f, i])
-                table[at, 0] += value[a]
-                table[at, 1] += value[a] * columns[f, i]
+                add_pair(table, np.uint64(at), value[a], value[a] * columns[f, i])
 
 
 @compiled

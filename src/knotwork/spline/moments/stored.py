@@ -6,6 +6,7 @@ folds but one, to blocks of rows drawn with replacement, or to a stream of batch
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -145,6 +146,7 @@ class StoredRows:
         self._factors = factors
         self._products = [part.products for part in parts]
         self._edges: list[int] = self.grid.offsets.tolist()
+        self._knots: list[float] = self.grid.knots.tolist()
         self._raw = raw = combined(parts, factors)
         self._response_sums = sum(
             (f * part.response_sums for f, part in zip(factors, parts, strict=True)), start=np.zeros(raw.squares.size)
@@ -166,15 +168,15 @@ class StoredRows:
 
     def line_products(self, feature: int) -> Floats:
         """Products of a feature itself with every candidate: (C,)."""
-        return self._look_up(self._edges[feature])
+        return self._look_up(self._edges[feature])[0]
 
     def pair_products(self, feature: int, knot: float) -> Floats:
         """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C)."""
-        return np.stack([self.line_products(feature), self._look_up(self._position(feature, knot))])
+        return self._look_up(self._edges[feature], self._position(feature, knot))
 
     def hinge_products(self, feature: int, knot: float) -> Floats:
         """Products of (x − t)₊ with every candidate: (1, C)."""
-        return self._look_up(self._position(feature, knot))[None]
+        return self._look_up(self._position(feature, knot))
 
     def products(self, terms: TermTable) -> Floats:
         """Refuse: products of interactions are not among the sums."""
@@ -217,17 +219,17 @@ class StoredRows:
         return TermProducts(mix @ gram @ mix.T, mix @ responses, self._raw.squares)
 
     def _position(self, feature: int, knot: float) -> int:
-        first, last = self._edges[feature : feature + 2]
-        return first + 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot))
+        return bisect_left(self._knots, knot, self._edges[feature] + 1, self._edges[feature + 1])
 
-    def _look_up(self, position: int) -> Floats:
-        """Return the products of a candidate with every candidate: (C,)."""
-        feature = int(self.grid.feature[position])
-        place = position - self._edges[feature]
-        out = np.zeros(self._edges[-1])
-        for factor, products in zip(self._factors, self._products, strict=True):
-            _add_products(products, self.grid.offsets, feature, place, factor, out)
-        own_products(self._raw, self.grid, feature, place, out)
+    def _look_up(self, *positions: int) -> Floats:
+        """Return the products of candidates with every candidate: (·, C)."""
+        out = np.zeros((len(positions), self._edges[-1]))
+        for position, products in zip(positions, out, strict=True):
+            feature = int(self.grid.feature[position])
+            place = position - self._edges[feature]
+            for factor, stored in zip(self._factors, self._products, strict=True):
+                _add_products(stored, self.grid.offsets, feature, place, factor, products)
+            own_products(self._raw, self.grid, feature, place, products)
         return out
 
 

@@ -25,8 +25,8 @@ from knotwork.spline.moments.stored import own_products
 # Nanoseconds of one thread, of which only the ratios matter: a pass over the two hinges of a knot and over one hinge,
 # for a row of a feature; a joint histogram, for a row of a pair and for a cell (with counts: COUNT_SHARE of a row), and
 # what a pair costs however few its rows.
-PAIR_PASS, HINGE_PASS = 1.5, 0.6
-JOINT_ROW, JOINT_CELL, COUNT_SHARE, JOINT_PAIR = 2.6, 6.0, 0.3, 15_000.0
+PAIR_PASS, HINGE_PASS = 1.65, 0.35
+JOINT_ROW, JOINT_CELL, COUNT_SHARE, JOINT_PAIR = 4.2, 4.8, 0.3, 15_000.0
 # Bins of a feature from which on their means may stand for its values.
 MIN_COUNT_BINS = 32
 # Terms of a search that are expected, as a share of its limit.
@@ -128,8 +128,11 @@ class TableRows:
         share = max(0.5, 1 - self._expected / 2)
         row = JOINT_ROW * (COUNT_SHARE if self._counts else 1.0)
         table = share * (others * (n * row + JOINT_PAIR) + size * JOINT_CELL)
-        steps = max(self._expected, self._chosen[feature])
-        return self._always or table <= d * n * (PAIR_PASS + (steps - 1) * HINGE_PASS)
+        # Passes to come, this one included: those expected, or as many as there have been. The first sees both sides.
+        chosen = self._chosen[feature]
+        steps = max(self._expected - chosen + 1, chosen - 1, 1)
+        first = PAIR_PASS if chosen == 1 else HINGE_PASS
+        return self._always or table <= d * n * (first + (steps - 1) * HINGE_PASS)
 
     def _has_room(self, size: int) -> bool:
         """Whether so many more products fit; the memory is asked for once, as large pages, and used as needed."""
