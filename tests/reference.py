@@ -250,3 +250,17 @@ def constrained_least_squares(A, b, G):
             if found < cost and (G @ x >= -1e-9).all():
                 best, cost = x, found
     return best
+
+
+def share_in_common(residuals: np.ndarray, left_out: np.ndarray, weights: np.ndarray) -> float:
+    """Correlation of two members' residuals, (M, n), over all pairs of different members that trained on a row."""
+    products = squares = pairs = singles = 0.0
+    for row in range(residuals.shape[1]):
+        trained = [m for m in range(len(residuals)) if m != left_out[row]]
+        for one, other in itertools.permutations(trained, 2):
+            products += weights[row] * residuals[one, row] * residuals[other, row]
+            pairs += weights[row]
+        for one in trained:
+            squares += weights[row] * residuals[one, row] ** 2
+            singles += weights[row]
+    return (products / pairs) / (squares / singles)

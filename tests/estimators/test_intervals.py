@@ -1,10 +1,14 @@
 """Intervals and sets: the rule is mapie's, widths follow the noise, and shares of rows covered are nominal."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import knotwork as kw
@@ -101,6 +105,29 @@ def test_the_guarantee_of_split_rules(rows, coverage):
     assert coverage - 1e-9 <= np.mean(covered) <= coverage + 1 / (rows + 1) + 1e-9
 
 
+@given(st.integers(0, 10_000), st.integers(10, 60), st.integers(2, 5), st.floats(0.05, 0.95))
+def test_the_guarantee_of_sets(seed, rows, classes, coverage):
+    """Of n + 1 exchangeable rows each is as likely to be the new one: sets cover the nominal share of them, no more
+    than that where some most probable class is wrong, or the share that is right."""
+    from knotwork.estimators.conformal import prediction_sets
+    from knotwork.estimators.intervals import calibrate_sets
+
+    if coverage > rows / (rows + 1):
+        return
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(classes, rng.exponential() + 0.1), size=rows + 1)
+    codes = np.array([rng.choice(classes, p=own) for own in p])
+    right = np.mean(p.argmax(axis=1) == codes)
+    covered = []
+    for k in range(rows + 1):
+        rest = np.arange(rows + 1) != k
+        calibration = calibrate_sets(p[rest], codes[rest], np.ones(rows))
+        found = prediction_sets(p[k : k + 1], calibration.quantile(coverage))[0]
+        assert found[p[k].argmax()]
+        covered.append(found[codes[k]])
+    assert coverage - 1e-9 <= np.mean(covered) <= max(coverage + 1 / (rows + 1), right) + 1e-9
+
+
 def test_cross_validation_plus_is_the_plain_rule_where_all_folds_agree():
     rng = np.random.default_rng(0)
     X, y = noisy(200, 0)
@@ -175,6 +202,61 @@ def test_what_cannot_be_covered_is_refused(networks):
     several = kw.SplineNetRegressor(n_members=1, hidden=(8,), epochs=0, random_state=0).fit(*[noisy(100, 0)[0]] * 2)
     with pytest.raises(DataError, match="several responses"):
         several.predict_interval(X)
+    fresh = kw.MarsClassifier(cv=3)
+    with pytest.raises(NotFittedError):
+        fresh.predict_set(X)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), None, [0.9], 10**400, np.True_, 0.9 + 0j])
+def test_what_is_no_share_is_refused_by_intervals_and_sets(networks, wrong):
+    X, y = noisy(60, 2)
+    sets = kw.MarsClassifier(cv=3).fit(X, y > 1)
+    for refuses in (networks[1].predict_interval, sets.predict_set):
+        with pytest.raises(DataError, match="coverage must be greater than 0 and less than 1"):
+            refuses(X, wrong)
+    with pytest.raises(DataError, match=r"a coverage of 0.9999999999999999 needs"):
+        sets.predict_set(X, 1 - 1e-16)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        kw.MarsRegressor(cv=3),
+        kw.SplineNetRegressor(n_members=1, hidden=(8,), epochs=2, random_state=0),
+        kw.SplineNetRegressor(n_members=3, hidden=(8,), epochs=2, random_state=0),
+    ],
+    ids=["mars", "one", "members"],
+)
+def test_intervals_after_all_that_a_model_goes_through(model):
+    X, y = noisy(150, 0)
+    table = pd.DataFrame(X, columns=["a", "b", "c"]).assign(kind=np.where(X[:, 2] > 0.5, "u", "v"))
+    table.loc[::7, ["b", "kind"]] = np.nan
+    with pytest.raises(NotFittedError):
+        clone(model).predict_interval(table)
+    model = clone(model).fit(table, y)
+    ends = model.predict_interval(table)
+    for twin in (pickle.loads(pickle.dumps(model)), clone(model).fit(table, y)):
+        np.testing.assert_array_equal(twin.predict_interval(table), ends)
+    np.testing.assert_array_equal(model.predict_interval(table.head(1)), ends[:1])
+    assert model.predict_interval(table.head(0)).shape == (0, 2)
+    nowhere = table.head(3).assign(a=1e300, b=np.nan, kind=None)
+    assert np.isfinite(model.predict_interval(nowhere)).all()
+    for unit in (1e-100, 1e100):  # units of measurement do not matter
+        other = clone(model).fit(table, y * unit).predict_interval(table) / unit
+        np.testing.assert_allclose(other, ends, rtol=1e-6, atol=1e-6)
+    low, high = clone(model).fit(table, np.full(150, 3.0)).predict_interval(table).T
+    assert np.allclose(low, 3)
+    assert np.allclose(high, 3)
+    with pytest.raises(DataError, match="several responses"):
+        model.fit(table, np.stack([y, y], axis=1)).predict_interval(table)
+
+
+def test_a_stream_forgets_the_scores_of_folds():
+    X, y = noisy(100, 0)
+    model = kw.MarsRegressor(cv=3).fit(X, y)
+    model.set_params(cv=None).partial_fit(X, y)
+    with pytest.raises(DataError, match=r"got cv=None; fit MarsRegressor\(cv=10\)"):
+        model.predict_interval(X)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -1,7 +1,8 @@
 """Intervals and sets that cover what they say: conformal rules on rows that the model had not seen.
 
-A regressor's score of a row is |y − prediction| over a fitted spread, a classifier's 1 − the probability of the row's
-class. The interval of a new row holds all values whose score is no larger than a quantile of those scores.
+A regressor's score of a row is |y − prediction| over a fitted spread; a classifier's is 1 − the probability of the
+row's class, and 0 where that is the most probable one. The interval of a new row holds all values whose score is no
+larger than a quantile of those scores.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class Calibration:
         if place > n * (1 + 1e-12):
             needed = int(np.ceil(coverage / (1 - coverage) * (1 - 1e-9)))
             raise DataError(
-                f"a coverage of {coverage:g} needs at least {needed} rows that the model has not seen, there are {n}; "
-                f"choose a lower coverage, or hold out more rows"
+                f"a coverage of {float(coverage)!r} needs at least {needed} rows that the model has not seen, there "
+                f"are {n}; choose a lower coverage, or hold out more rows"
             )
         return place
 
@@ -115,8 +116,13 @@ def require_coverage(coverage: float) -> None:
 
 
 def class_scores(probabilities: Floats, codes: NDArray[np.intp]) -> Floats:
-    """Return 1 − the probability of each row's class: (N, K), (N,) → (N,)."""
-    return 1 - probabilities[np.arange(len(codes)), codes]
+    """Return 1 − the probability of each row's class, 0 where it is the most probable one: (N, K), (N,) → (N,).
+
+    A set holds the most probable class always: its score has to be the lowest for the sets to cover what they say.
+    """
+    scores: Floats = 1 - probabilities[np.arange(len(codes)), codes]
+    scores[probabilities.argmax(axis=1) == codes] = 0.0
+    return scores
 
 
 def prediction_sets(probabilities: Floats, quantile: float) -> NDArray[np.bool_]:

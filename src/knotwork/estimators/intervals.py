@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
@@ -14,6 +16,7 @@ from knotwork.data.limits import sampled_rows
 from knotwork.data.losses import ResponseLoss
 from knotwork.data.split import folds_of
 from knotwork.errors import DataError
+from knotwork.estimators.averaging import Ensemble, error_of_average
 from knotwork.estimators.conformal import Calibration, class_scores, prediction_sets, require_coverage
 from knotwork.estimators.inputs import read_table
 from knotwork.parameters import shown
@@ -50,8 +53,10 @@ class IntervalMixin:
 
         With one network these are its validation rows: the split-conformal rule. Its coverage is at least the nominal
         one, on average over tables, if nothing else looked at those rows; here they chose the epoch. With several
-        members they are all rows, each predicted by members that left it out, and the interval is around the average
-        of all members: there is no guarantee for a finite number of rows.
+        members they are all rows, each predicted by the member that left it out. The interval is around the average
+        of all members, so the scores are multiplied by the errors of the average over those of one member, which
+        follow from how far the members that were trained on a row agree in their residuals: there is no guarantee for
+        a finite number of rows.
 
         Where all rows have scores, a table of more than 10 000 rows keeps those of a random 10 000.
 
@@ -94,8 +99,10 @@ class SetMixin:
         """Return which classes each row may have: (N, d) → (N, K) booleans, in the order of ``classes_``.
 
         The set holds every class whose probability is at least 1 − q, and the most probable one always; q is the
-        quantile of 1 − p(own class) over rows that the model had not seen, weighted as in the fit. Its guarantees are
-        those of ``SplineNetRegressor.predict_interval``.
+        quantile of 1 − p(own class) over rows that the model had not seen, 0 where the own class is the most probable
+        one, weighted as in the fit. Its guarantees are those of ``SplineNetRegressor.predict_interval``, except that
+        scores are those of members as they are. A model that is right more often than the nominal share has sets of
+        one class, whose coverage is that of its predictions.
         """
         require_coverage(coverage)
         quantile = _known(self).quantile(float(coverage))
@@ -103,6 +110,7 @@ class SetMixin:
 
 
 def _known(model: Any) -> Calibration:
+    check_is_fitted(model)
     found: Calibration | None = getattr(model, "calibration_", None)
     if found is None and getattr(model, "cv", 0) is None:
         raise DataError(
@@ -125,13 +133,15 @@ def calibrate_intervals(
     names: Sequence[str],
     folds: NDArray[np.intp] | None = None,
     threads: int = 1,
+    ensemble: Ensemble | None = None,
 ) -> Calibration | None:
     """Return the scores of a regression; None without a row that had not been seen.
 
     X (N, d) encoded rows, y (N,), unseen (N,) predictions by what had not seen the row, NaN where there is none, fitted
     gives (N,) predictions of the model itself, weights (N,). Where some rows have none, the spread is fitted to the
     residuals of those; else to out-of-fold residuals, each row's score by a spread fitted to other folds. ``folds``
-    (N,) held the rows out, where the model knows how each of them predicts.
+    (N,) held the rows out, where the model knows how each of them predicts. An ensemble predicts by the average of its
+    members: scores, which are of single members, are multiplied by the errors of the average over theirs.
     """
     known = ~np.isnan(unseen)
     if not known.any():
@@ -150,6 +160,7 @@ def calibrate_intervals(
     if sampled is not None:
         X, y, unseen, weights = (values[sampled] for values in (X, y, unseen, weights))
         folds = None if folds is None else folds[sampled]
+        ensemble = None if ensemble is None else replace(ensemble, left_out=ensemble.left_out[sampled])
     residuals = y - unseen
     spreads = np.empty(len(X))
     parts = folds_of(X, SPREAD_FOLDS, 0)
@@ -167,7 +178,10 @@ def calibrate_intervals(
                 spreads[held] = np.exp(found[k](X[held]).reshape(-1))
 
         workers.run(task, len(shares))
-    return Calibration.of("cross", np.abs(residuals) / spreads, weights, found[-1], folds)
+    scores = np.abs(residuals) / spreads
+    if ensemble is not None:
+        scores *= error_of_average(y - ensemble.predict(X), ensemble.left_out, spreads, weights)
+    return Calibration.of("cross", scores, weights, found[-1], folds)
 
 
 def calibrate_sets(probabilities: Floats, codes: NDArray[np.intp], weights: Floats) -> Calibration | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from sklearn.base import MultiOutputMixin, RegressorMixin
@@ -14,12 +16,15 @@ from torch import nn
 from knotwork.arrays import Floats
 from knotwork.data.losses import SQUARED_ERROR, response_loss
 from knotwork.data.sample import Sample
+from knotwork.estimators.averaging import Ensemble
 from knotwork.estimators.inputs import read_regression
 from knotwork.estimators.intervals import IntervalMixin, calibrate_intervals
 from knotwork.estimators.lazy import lazy_on_dask
 from knotwork.estimators.problem import Problem
 from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, one_response
 from knotwork.estimators.splinenet_base import SplineNetBase
+from knotwork.estimators.validation import ValidationSplit
+from knotwork.network.chain import Chain, evaluate
 from knotwork.network.start.task import THRESHOLD
 from knotwork.network.train.losses import Deviance, Loss, SquaredError
 from knotwork.spline.response import huber_width
@@ -215,14 +220,28 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
         predicted = self.loss_.predict(outputs)
         return predicted[:, 0] if self._flat_output else predicted
 
-    def _conform(self, problem: Problem, unseen: Floats, fitted: Floats) -> None:
+    def _conform(
+        self, problem: Problem, unseen: Floats, chains: Sequence[Chain], splits: Sequence[ValidationSplit]
+    ) -> None:
         rows, self.calibration_ = problem.rows, None
-        if rows.y.shape[1] == 1:
-            self.calibration_ = calibrate_intervals(
-                rows.X,
-                rows.y[:, 0],
-                unseen.reshape(-1),
-                lambda: fitted.reshape(-1),
-                rows.weight,
-                problem.encoder.feature_names,
-            )
+        if rows.y.shape[1] > 1:
+            return
+        ensemble = None
+        if len(chains) > 1:
+
+            def each(X: Floats) -> Floats:
+                return np.stack([self._predicted(evaluate(chain, X)).reshape(-1) for chain in chains])
+
+            left_out = np.empty(len(rows), dtype=np.intp)
+            for member, split in enumerate(splits):
+                left_out[split.validation] = member
+            ensemble = Ensemble(left_out, each)
+        self.calibration_ = calibrate_intervals(
+            rows.X,
+            rows.y[:, 0],
+            unseen.reshape(-1),
+            lambda: self._predicted(evaluate(chains[0], rows.X)).reshape(-1),
+            rows.weight,
+            problem.encoder.feature_names,
+            ensemble=ensemble,
+        )

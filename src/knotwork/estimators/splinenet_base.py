@@ -284,7 +284,8 @@ class SplineNetBase(Estimator):
         begins = [chain.with_scaling(own).with_link(problem.link) for chain, own in zip(chains, inside, strict=True)]
         precision = enough_for(ends[0], torch.float32)
         self.__dict__.update(problem.attributes)
-        unseen = out_of_fold([read_chain(build(end, precision)) for end in ends], splits, rows.X)
+        trained_chains = [read_chain(build(end, precision)) for end in ends]
+        unseen = out_of_fold(trained_chains, splits, rows.X)
         factor = self._output_factor(problem, unseen)
         if factor != 1.0:
             gain, unseen = np.full(unseen.shape[1], factor), unseen * factor
@@ -307,7 +308,7 @@ class SplineNetBase(Estimator):
         self.oof_prediction_ = np.full((_num_samples(y), *predicted.shape[1:]), np.nan)
         self.oof_prediction_[kept] = predicted
         self.encoder_ = problem.encoder.with_means(coordinates.x_centre)
-        self._conform(problem, predicted, self._predicted(evaluate(read_chain(self.network_), rows.X)))
+        self._conform(problem, predicted, trained_chains, splits)
         if checkpoint is not None:
             checkpoint.remove()
 
@@ -332,8 +333,10 @@ class SplineNetBase(Estimator):
         """Return what the outputs of the trained network are multiplied by, given those of rows not seen before."""
         return 1.0
 
-    def _conform(self, problem: Problem, unseen: Floats, fitted: Floats) -> None:
-        """Set what intervals or sets come from: predictions of rows not seen before, and of all rows."""
+    def _conform(
+        self, problem: Problem, unseen: Floats, chains: Sequence[Chain], splits: Sequence[ValidationSplit]
+    ) -> None:
+        """Set what intervals or sets come from: predictions of rows not seen before, the members, and their rows."""
         raise NotImplementedError
 
     def _splits(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -24,6 +24,8 @@ from knotwork.estimators.lazy import lazy_on_dask
 from knotwork.estimators.logits import LogitMixin, probabilities_of
 from knotwork.estimators.problem import Problem
 from knotwork.estimators.splinenet_base import SplineNetBase
+from knotwork.estimators.validation import ValidationSplit
+from knotwork.network.chain import Chain
 from knotwork.network.start.task import THRESHOLD
 from knotwork.network.train.losses import LogLoss
 from knotwork.spline.temperature import calibration_error, fit_temperature
@@ -199,7 +201,9 @@ validation, n_members, monotonic_cst
             self.temperature_ = fit_temperature(logits, problem.rows.y[known], problem.rows.weight[known])
         return 1 / self.temperature_
 
-    def _conform(self, problem: Problem, unseen: Floats, fitted: Floats) -> None:
+    def _conform(
+        self, problem: Problem, unseen: Floats, chains: Sequence[Chain], splits: Sequence[ValidationSplit]
+    ) -> None:
         codes, weight = problem.rows.y, problem.rows.weight
         self.calibration_ = calibrate_sets(unseen, codes, weight)
         known = ~np.isnan(unseen).any(axis=1)

@@ -97,7 +97,9 @@ class Candidates:
         folds = self.errors.shape[1]
         if folds == 1:
             return np.full(len(self.sizes), np.nan)
-        found: Floats = self.errors.std(axis=1, ddof=1) / np.sqrt(folds)
+        # In units of a power of two: squares of squared errors of a large y overflow.
+        unit = np.ldexp(1.0, int(np.frexp(self.errors.max())[1]) - 1)
+        found: Floats = (self.errors / unit).std(axis=1, ddof=1) * unit / np.sqrt(folds)
         return found
 
 
