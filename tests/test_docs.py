@@ -16,7 +16,7 @@ import knotwork as kw
 from knotwork.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["docs/command-line.md", "docs/tutorial.md", "README.md"]
+PAGES = ["docs/command-line.md", "docs/tutorial.md"]  # tests/test_readme.py runs those of the README
 
 
 def commands(page):
