@@ -82,3 +82,5 @@ def test_the_site_builds_without_a_warning(tmp_path):
     page = (tmp_path / "site" / "api" / "index.html").read_text()
     for name in kw._HOME:
         assert f'id="{kw._HOME[name]}.{name}"' in page
+    for method in ("fit", "predict_interval", "partial_fit"):  # of the classes that it is built from
+        assert f'id="knotwork.estimators.mars.MarsRegressor.{method}"' in page

@@ -60,6 +60,15 @@ class IntervalMixin:
         (cross-validation+). Its coverage is at least 2·coverage − 1 whatever the data are; where the folds' splines
         differ much, intervals are wider than they need be. Folds that overlap or leave rows out (``TimeSeriesSplit``)
         have no "plus".
+
+        Examples
+        --------
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor(cv=5).fit(X, y)
+        >>> low, high = model.predict_interval(X, coverage=0.9).T
+        >>> bool(((low <= y) & (y <= high)).mean() > 0.85)
+        True
         """
         require_coverage(coverage)
         calibration = _known(self)
@@ -95,6 +104,13 @@ class SetMixin:
         The set holds every class whose probability is at least 1 − q, and the most probable one always; q is the
         quantile of 1 − p(own class) over rows that the model had not seen, weighted as in the fit. Its guarantees are
         those of ``SplineNetRegressor.predict_interval``.
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier(cv=5).fit(X, y)
+        >>> model.predict_set(X, coverage=0.9).shape
+        (150, 3)
         """
         require_coverage(coverage)
         quantile = _known(self).quantile(float(coverage))

@@ -182,6 +182,8 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
     >>> model = kw.MarsRegressor().fit(X, y)
     >>> round(model.score(X, y), 2)
     0.57
+    >>> model.loss_.name, model.deviance_ < model.null_deviance_
+    ('squared_error', True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -401,6 +403,12 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         """Predict the mean of y, or its quantile: (N, d) → (N,) or (N, p), as y was.
 
         A tensor of a GPU gives one, a collection of Dask an array of Dask.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> model.predict(X.head(3)).shape
+        (3,)
         """
         if on_gpu(X):
             found: Any = predict_tensor(self, X)

@@ -206,7 +206,14 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
 
     @lazy_on_dask
     def predict(self, X: Any) -> Floats:
-        """Predict the mean of y, or its quantile, by the network: (N, d) → (N,) or (N, p), as y was."""
+        """Predict the mean of y, or its quantile, by the network: (N, d) → (N,) or (N, p), as y was.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.SplineNetRegressor(hidden=(16,), epochs=2, n_members=1, random_state=0).fit(X, y)
+        >>> model.predict(X.head(3)).shape
+        (3,)
+        """
         return self._predicted(self._run(X))
 
     def _predicted(self, outputs: Floats) -> Floats:
