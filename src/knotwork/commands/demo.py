@@ -28,7 +28,7 @@ LEVEL = 1.02
 
 
 def demo(
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train both networks.")] = 40,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train both networks.")] = 30,
     out: Annotated[Path, typer.Option(help="Folder for the picture, the formula and the model.")] = Path(
         "knotwork-demo"
     ),
