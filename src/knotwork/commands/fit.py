@@ -188,7 +188,7 @@ def _fit_in_parts(
     from knotwork.data.files import is_parquet, open_parquet
 
     if not is_parquet(data):
-        raise DataError(f"files are read in parts if they are Parquet, {data} is none; save it as Parquet")
+        raise DataError(f"files are read in parts if they are Parquet, {data} is not; save it as Parquet")
     require_plain_options(given)
     table = first_rows(data, exclude)
     selection = choose_columns(table, target, exclude, include)
