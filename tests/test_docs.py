@@ -16,7 +16,7 @@ import knotwork as kw
 from knotwork.cli import app
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["docs/command-line.md", "docs/tutorial.md", "README.md"]
+PAGES = ["docs/command-line.md", "docs/tutorial.md"]  # tests/test_readme.py runs those of the README
 
 
 def commands(page):
@@ -82,3 +82,5 @@ def test_the_site_builds_without_a_warning(tmp_path):
     page = (tmp_path / "site" / "api" / "index.html").read_text()
     for name in kw._HOME:
         assert f'id="{kw._HOME[name]}.{name}"' in page
+    for method in ("fit", "predict_interval", "partial_fit"):  # of the classes that it is built from
+        assert f'id="knotwork.estimators.mars.MarsRegressor.{method}"' in page

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from torch import nn
 from typer.testing import CliRunner
 
 import knotwork as kw
@@ -61,11 +62,11 @@ def test_every_public_name_has_an_example(name):
 
 @pytest.mark.parametrize("command", ["", *(function.__name__ for function, _ in COMMANDS)])
 def test_help_fits_a_screen_and_ends_with_an_example(command):
-    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "100"}, terminal_width=100)
+    shown = CliRunner().invoke(app, [*command.split(), "--help"], env={"COLUMNS": "80"}, terminal_width=80)
     lines = shown.output.rstrip().splitlines()
     assert shown.exit_code == 0
-    assert len(lines) <= 40
-    assert max(map(len, lines)) <= 100
+    assert len(lines) <= 45
+    assert max(map(len, lines)) <= 80
     assert lines[-1].startswith(f"  Example: knotwork {command}")
 
 
@@ -74,3 +75,37 @@ def test_every_page_of_the_docs_is_on_the_site_and_in_its_index():
     for page in ROOT.glob("docs/*.md"):
         assert f": {page.name}\n" in site
         assert page.name == "index.md" or re.search(rf"\({page.name}[)#]", index), page.name
+
+
+# What the library itself asks of these classes; nobody needs to call it.
+INSIDE = {"describe", "features", "inputs", "outputs", "source", "turned_back", "dtype", "limits"}
+
+
+def public_methods():
+    """Every method and property of ours that a public class offers, those of the classes it is built from included."""
+    for name in kw.__all__:
+        cls = getattr(kw, name)
+        if not inspect.isclass(cls):
+            continue
+        for method in dir(cls):
+            found = inspect.getattr_static(cls, method)
+            for wrapped in ("__func__", "fget", "func", "fn"):  # class methods, properties, cached ones, available_if
+                found = getattr(found, wrapped, found)
+            ours = inspect.isfunction(found) and found.__module__.startswith("knotwork")
+            if ours and not method.startswith("_") and method not in INSIDE | set(dir(nn.Module)):
+                yield pytest.param(cls, method, found, id=f"{name}.{method}")
+
+
+@pytest.mark.parametrize(("cls", "method", "found"), list(public_methods()))
+def test_every_public_method_has_an_example(cls, method, found):
+    lines = [line.strip() for line in (inspect.getdoc(cls) or "").splitlines()]
+    shown = "\n".join(line for line in lines if line.startswith((">>>", "...")))
+    assert ">>> " in (inspect.getdoc(found) or "") or f".{method}" in shown
+
+
+def test_a_method_without_an_example_is_noticed():
+    names = {param.id for param in public_methods()}
+    assert names >= {"MarsRegressor.predict_interval", "MarsClassifier.predict_set", "Spline.to_dict"}
+    assert names >= {"SplineNetRegressor.score", "Explanation.to_html", "MarsRegressor.forget", "MarsRegressor.path_"}
+    with pytest.raises(AssertionError):
+        test_every_public_method_has_an_example(object, "nothing", test_a_method_without_an_example_is_noticed)

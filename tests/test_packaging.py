@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.metadata import Metadata
 
 import knotwork as kw
 
@@ -49,6 +50,17 @@ def test_the_source_distribution_can_run_the_tests(built):
         names = {name.partition("/")[2] for name in packed.getnames()}
     documents = {"README.md", "CHANGELOG.md", "CITATION.cff", "LICENSE", "docs/index.md"}
     assert names >= documents | {"Makefile", "constraints.txt", "tests/reference.py", "src/knotwork/py.typed"}
+
+
+def test_the_core_metadata_are_valid_and_complete(built):
+    wheel = zipfile.ZipFile(built[".whl"])
+    raw = wheel.read(f"knotwork-{kw.__version__}.dist-info/METADATA")
+    found = Metadata.from_email(raw, validate=True)  # what twine and the index check, but for the README's markup
+    assert (found.name, str(found.version), found.license_expression) == ("knotwork", kw.__version__, "Apache-2.0")
+    assert found.summary
+    assert found.description_content_type == "text/markdown"
+    assert found.description.startswith("# knotwork")
+    assert found.requires_python == ">=3.11"
 
 
 def test_the_metadata_pass_the_index_s_checks(built):

@@ -30,7 +30,7 @@ def test_demo_shows_the_whole_way(tmp_path):
     assert {p.name for p in (tmp_path / "demo").iterdir()} == {
         "curves.png", "curves.svg", "knotwork.txt", "model", "report.html", "spline.txt",
     }  # fmt: skip
-    assert "open it in a browser" in " ".join(result.output.split())
+    assert "open this page in a browser" in " ".join(result.output.split())
     assert "test rows" in (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
     X, y = kw.datasets.load_abalone()
     assert kw.load(tmp_path / "demo" / "model").score(X, y) > 0.5

@@ -28,12 +28,12 @@ def test_a_fit_says_what_it_did(knotwork, data, tmp_path):
     result = knotwork("fit", data / "comma.csv", "--target", "y", "--exclude", "width", "--out", tmp_path / "model")
     for expected in (
         "300 rows, 5 columns (CSV, fields separated by commas)",
-        "y, taken for regression because it holds numbers",
+        "y; task: regression, because it holds numbers",
         "Länge, cm, Art, flag",
         "width: excluded",
         "MarsRegressor, 240 rows",
         "60 held-out rows",
-        "guessing the mean",
+        "predicting the mean",
         "y ≈ ",
         "·h(Länge, cm - ",
         "where Art is Öl",
@@ -185,7 +185,7 @@ def test_infinities_are_named_with_their_row(knotwork, refused, write, frame, tm
 
 def test_the_limits_are_said_once(knotwork, write, frame):
     text = knotwork("fit", write(frame), "--target", "Art").stdout
-    assert text.count("values outside the training range count as its nearest end") == 1
+    assert text.count("counts as the nearest end of that range") == 1
     assert text.count(" ≈ ") == 3
 
 
@@ -398,7 +398,7 @@ def test_classes_come_with_log_loss_and_auc(knotwork_json, knotwork, write, tmp_
     known = frame["kind"].iloc[rows.train].value_counts(normalize=True)
     assert error["log_loss_of_the_class_shares"] == pytest.approx(-np.log(known[test["kind"]]).mean(), rel=1e-9)
     text = knotwork("fit", path, "--target", "kind").stdout
-    assert f"log-loss {error['log_loss']:.4g} (the classes' shares: " in text
+    assert f"log-loss {error['log_loss']:.4g} (predicting the class shares: " in text
     assert f"AUC {error['auc']:.3f} on 48 held-out rows" in text
 
 
@@ -530,6 +530,6 @@ def test_what_a_file_in_parts_does_not_have(refused, tmp_path):
 def test_a_report_says_that_it_does_not_know_the_response(knotwork, data, tmp_path):
     knotwork("fit", data / "comma.csv", "--target", "y", "--exclude", "width", "--out", tmp_path / "model")
     unknown = knotwork("report", tmp_path / "model", data / "comma.csv", "--out", tmp_path / "a.html")
-    assert "the response may be any of 'width', 'y'; pass --target" in unknown.stderr
+    assert "the response could be any of 'width', 'y'; pass --target" in unknown.stderr
     known = knotwork("report", tmp_path / "model", data / "comma.csv", "--target", "y", "--out", tmp_path / "b.html")
     assert "response" not in known.stderr

@@ -265,7 +265,10 @@ def test_texts_that_are_no_numbers_are_gaps_where_numbers_were():
     """Zip codes of training may all be numbers, and those of tomorrow not."""
     with pytest.warns(ColumnWarning, match="holds numbers as text"):
         encoder = learn_encoder(pd.DataFrame({"zip": [str(98000 + k) for k in range(50)]}))
-    said = "column 'zip' held numbers in training and now has texts that are none ('98101-1234'); they count as missing"
+    said = (
+        "column 'zip' held numbers in training and now has texts that are not numbers ('98101-1234'); they count as "
+        "missing"
+    )
     for values in (["98003", "98101-1234", ""], np.array(["98003", "98101-1234", ""], dtype=object)):
         with pytest.warns(MissingWarning, match="'zip'") as caught:
             matrix = encoder.with_means(np.array([7.0])).encode(pd.DataFrame({"zip": values}))

@@ -117,7 +117,7 @@ def test_texts_that_only_python_takes_for_numbers_are_none(odd):
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         model.predict(pd.DataFrame({"a": ["0.25", odd]}))
-    assert any(f"now has texts that are none ('{odd}')" in str(note.message) for note in said)
+    assert any(f"now has texts that are not numbers ('{odd}')" in str(note.message) for note in said)
     array = np.array(texts, dtype=object)[:, None]
     for X, y, weight in ((array, x, None), (x[:, None], texts, None), (x[:, None], x, texts)):
         with pytest.raises(DataError, match=f"could not convert string to float: '{odd}'"):

@@ -123,7 +123,7 @@ def test_axes_say_years_ids_and_dates_as_people_do(driver, pages):
 def test_many_categories_say_what_they_count_as(driver, pages):
     open_page(driver, pages / "spline.html")
     said = effect(driver, "city: mean", "return card.querySelector('details').textContent")
-    assert said.startswith("60 categories, each by its mean response")
+    assert said.startswith("60 categories, each drawn at its mean response")
     assert "Highest: city 5" in said
 
 

@@ -28,7 +28,7 @@ LEVEL = 1.02
 
 
 def demo(
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train both networks.")] = 40,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs to train both networks.")] = 30,
     out: Annotated[Path, typer.Option(help="Folder for the picture, the formula and the model.")] = Path(
         "knotwork-demo"
     ),
@@ -65,7 +65,8 @@ def demo(
         difference = float((net(rows)[:, 0] - torch.from_numpy(model.predict(X_test))).abs().max())
     shape = " → ".join(str(layer.in_features) for layer in net if isinstance(layer, torch.nn.Linear)) + " → 1"
     console.print(
-        f"\n[bold]2. The same function as a ReLU network[/] ({shape} units), off by {difference:.1g} rings at most."
+        f"\n[bold]2. The same function as a ReLU network[/] ({shape} units); the predictions "
+        f"differ by at most {difference:.1g} rings."
     )
 
     console.print(
@@ -91,17 +92,22 @@ def demo(
     console.print(_head_start(curves))
     ends = [after for _, after in errors.values()]
     if max(ends) <= LEVEL * min(ends):
-        console.print("On the test rows both end level: the start saves epochs here, not errors.")
+        console.print(
+            "On the test rows both networks end level: here the start saves epochs, but does not lower the error."
+        )
     console.print(_made_up(console, epochs))
 
-    console.print("\n[bold]4. What it says about the data[/] (shares: rise in the spline's error without the column)\n")
+    console.print(
+        "\n[bold]4. What the spline says about the data[/] (in brackets: the column's share of the "
+        "importance of all columns)\n"
+    )
     for sentence in describe(model, X_train):
         console.print(Padding(Text(sentence), (0, 0, 0, 3)))
 
     files = _save(out, model, networks["spline start"], curves)
     report = out / "report.html"
     kw.explain(networks["spline start"], X_test, y_test, random_start=networks["random start"]).to_html(report)
-    files = {report: "everything about the trained network, on test rows; open it in a browser", **files}
+    files = {report: "open this page in a browser: what the trained network does, and its errors on test rows", **files}
     console.print(f"\n[bold]Files[/] ({time.perf_counter() - begun:.0f} s in all)\n")
     for path, what in files.items():
         console.print(f"   {printable(path)}  {what}", markup=False, soft_wrap=True)
@@ -124,13 +130,13 @@ def _train(name: str, epochs: int) -> SplineNetRegressor:
 
 
 def _error_table(title: str, errors: dict[str, tuple[float, float]], guess: float) -> Table:
-    """Return the errors before training and of the best epoch, and that of guessing the mean."""
+    """Return the errors before training and of the best epoch, and that of predicting the mean."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
     for column in (title, "before training", "best epoch"):
         table.add_column(column, justify="left" if column == title else "right")
     for name, (before, after) in errors.items():
         table.add_row(name, f"{before:.2f}", f"{after:.2f}", style=COLOURS[name])
-    table.add_row("guessing the mean", f"{guess:.2f}", "")
+    table.add_row("predicting the mean", f"{guess:.2f}", "")
     return table
 
 
@@ -157,8 +163,8 @@ def _made_up(console: Console, epochs: int) -> Table:
         before, after = (float(np.sqrt(np.mean((fit.predict(X_test) - y_test) ** 2))) for fit in fits)
         errors[name] = (before, after)
     console.print(
-        f"\nWhere the response bends sharply, the start decides. A simulated table of {len(X)} rows, noise of std "
-        f"{MADE_UP_NOISE}, the same {epochs} epochs:\n"
+        f"\nWhere the response bends sharply, the start lowers the error, too. A simulated table of {len(X)} rows, "
+        f"noise of std {MADE_UP_NOISE}, the same {epochs} epochs:\n"
     )
     return _error_table("error on new rows", errors, float(np.std(y_test)))
 
@@ -193,7 +199,7 @@ def describe(model: MarsRegressor, X: Any, columns: int = 3) -> list[str]:
         tell = _between_categories if isinstance(model.encoder_.columns[k], Levels) else _along
         sentences.append(f"{lead}: {tell(model, matrix, encoded)}")
     sentences.append(
-        "Each effect is that of one column with the others held fixed, though in nature they grow together."
+        "Each effect changes one column and keeps the others fixed. In real abalones the columns change together."
     )
     return sentences
 
@@ -229,7 +235,7 @@ def _between_categories(model: MarsRegressor, matrix: Floats, encoded: Any) -> s
     values = model.spline_(probe)
     names = [model.spline_.feature_names[f] for f in encoded]
     low, high = int(np.argmin(values)), int(np.argmax(values))
-    return f"{names[low]} has {values[high] - values[low]:.1f} fewer rings than {names[high]}, all else being equal."
+    return f"{names[low]} has {values[high] - values[low]:.1f} fewer rings than {names[high]}, other columns fixed."
 
 
 def _save(
@@ -244,13 +250,13 @@ def _save(
         fresh.write_text(f"{model.summary()}\n\n{model.spline_}\n", encoding="utf-8")
     kw.save(network, out / "model", overwrite=True)
     files = {
-        out / "spline.txt": "the spline: its terms, what each is worth, the formula",
-        out / "model": "the trained network; kw.load reads it back",
+        out / "spline.txt": "the spline: its terms, what each contributes, the formula",
+        out / "model": "the trained network; kw.load loads it",
     }
     if importlib.util.find_spec("matplotlib") is None:
-        files[out] = "gets a picture of the curves, too, if you pip install 'knotwork[plots]'"
+        files[out] = "would also get a picture of the curves: pip install 'knotwork[plots]'"
         return files
     from knotwork.experiments.figures import demo_curves
 
-    files[demo_curves(out / "curves", curves)[0]] = "both curves as a picture, with an .svg next to it"
+    files[demo_curves(out / "curves", curves)[0]] = "both curves as a picture; curves.svg is the same"
     return files

@@ -19,30 +19,26 @@ def export(
     out: Annotated[Path, typer.Option(help="The file to write, .onnx or .pt2.", show_default=False)],
     format: Annotated[
         Literal["onnx", "torch"] | None,
-        typer.Option(help="ONNX or torch.export; if absent, the file's ending decides."),
+        typer.Option(help="Format of the file; by default its extension decides."),
     ] = None,
     inputs: Annotated[
         Literal["columns", "features"] | None,
         typer.Option(
             help="What an ONNX file takes: the table's columns by name, text and gaps included, or one matrix of "
-            "encoded features. If absent: columns, if the model was fitted to a table with names."
+            "encoded features. Default: columns if the model was fitted to a table with names."
         ),
     ] = None,
     dtype: Annotated[
         Literal["float32", "float64"] | None,
-        typer.Option(
-            help="Precision of the weights and outputs. If absent: float64 for columns, float32 for features."
-        ),
+        typer.Option(help="Precision of the weights and outputs. Default: float64 for columns, float32 for features."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Write a model as ONNX or torch.export, checked against knotwork's own predictions."""
     chosen = format or FORMATS.get(out.suffix.lower())
     if chosen is None:
-        raise DataError(
-            f"the format must be known, {out} ends neither in .onnx nor in .pt2; pass --format onnx or torch"
-        )
+        raise DataError(f"the format must be known, {out} ends in neither .onnx nor .pt2; pass --format onnx or torch")
     require_free_file(out, force, [model])
 
     import knotwork as kw
@@ -64,6 +60,6 @@ def export(
         return
     taken = f"{result.inputs} {'features' if result.input_names == ('features',) else 'columns'}"
     typer.echo(
-        f"{printable(out)}: {chosen}, {result.dtype}, {taken} in, {', '.join(result.output_names)} out; off knotwork's "
-        f"own prediction by {result.largest_difference:.2g} at most on {result.rows} rows"
+        f"{printable(out)}: {chosen}, {result.dtype}, {taken} in, {', '.join(result.output_names)} out; differs from "
+        f"knotwork's prediction by at most {result.largest_difference:.2g} on {result.rows} rows"
     )

@@ -36,26 +36,26 @@ def fit(
     target: Annotated[str, typer.Option(metavar="COLUMN", help="The column to predict.", show_default=False)],
     hidden: Annotated[
         str | None,
-        typer.Option(metavar="WIDTHS", help="Hidden layers of a network, such as 64,64; without it, a spline."),
+        typer.Option(metavar="WIDTHS", help="Fit a network of these layers, such as 64,64."),
     ] = None,
     task: Annotated[
         Literal["auto", "regression", "classification"],
-        typer.Option(metavar="TASK", help="What the target is: auto, regression or classification."),
+        typer.Option(metavar="TASK", help="regression, classification or auto."),
     ] = "auto",
     exclude: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeat for more.")
+        list[str] | None, typer.Option(metavar="COLUMN", help="A column to leave out; repeatable.")
     ] = None,
     include: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column to use although it looks like an identifier; repeat for more."),
+        typer.Option(metavar="COLUMN", help="Use a column that looks like an ID; repeatable."),
     ] = None,
     category: Annotated[
         list[str] | None,
-        typer.Option(metavar="COLUMN", help="A column of numbers that are categories; repeat for more."),
+        typer.Option(metavar="COLUMN", help="A column whose numbers are categories; repeatable."),
     ] = None,
     na: Annotated[
         list[str] | None,
-        typer.Option("--na", metavar="TEXT", help="A word that means missing in this file; repeat for more."),
+        typer.Option("--na", metavar="TEXT", help="A word that means missing here; repeatable."),
     ] = None,
     drop_missing: Annotated[bool, typer.Option("--drop-missing", help="Drop rows with missing values.")] = False,
     test_size: Annotated[float, typer.Option(help="Share of rows held out to measure the error.")] = 0.2,
@@ -63,19 +63,21 @@ def fit(
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="Hold out, and validate a network on, whole groups: equal values here.",
+            help="Hold out whole groups: rows that share a value here; a network is also validated on whole groups.",
         ),
     ] = None,
     time: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Hold out, and validate a network on, the latest rows by this column."),
+        typer.Option(
+            metavar="COLUMN", help="Hold out the latest rows by this column; a network is also validated on the latest."
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the held-out rows and of the training.", min=0)] = 0,
-    max_terms: Annotated[int | None, typer.Option(help="Maximum number of terms of the spline.", min=2)] = None,
+    seed: Annotated[int, typer.Option(help="Seed of held-out rows and training.", min=0)] = 0,
+    max_terms: Annotated[int | None, typer.Option(help="Maximum number of terms.", min=2)] = None,
     max_degree: Annotated[
         int | None,
         typer.Option(
-            help="Maximum number of features in a term: 1 by default, 1 or 2 for a network.",
+            help="Maximum number of columns in a term (default: 1; a network chooses 1 or 2).",
             min=1,
         ),
     ] = None,
@@ -87,24 +89,20 @@ def fit(
         ),
     ] = None,
     quantile: Annotated[float | None, typer.Option(help="The quantile that --loss quantile predicts.")] = None,
-    power: Annotated[
-        float | None, typer.Option(help="The power of --loss tweedie, between 1 and 2 for amounts.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs to train a network.", min=0)] = None,
+    power: Annotated[float | None, typer.Option(help="The power of --loss tweedie, such as 1.5.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Maximum number of epochs.", min=0)] = None,
     memory_limit: Annotated[
         int,
         typer.Option(
             metavar="MB",
-            help="Read a Parquet file that needs more memory than this in parts.",
+            help="Read a Parquet file in parts if it needs more memory.",
             min=64,
         ),
     ] = 1024,
-    in_parts: Annotated[
-        bool, typer.Option("--in-parts", help="Read a Parquet file in parts, however small it is.")
-    ] = False,
-    out: Annotated[Path | None, typer.Option(help="Folder for the model; without it nothing is saved.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a model that is there already.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    in_parts: Annotated[bool, typer.Option("--in-parts", help="Read a Parquet file in parts in any case.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the model; by default nothing is saved.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing model.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Fit a spline, or a network that starts from one, to a table."""
     from knotwork.commands.fit_report import describe, errors, print_report
@@ -190,7 +188,7 @@ def _fit_in_parts(
     from knotwork.data.files import is_parquet, open_parquet
 
     if not is_parquet(data):
-        raise DataError(f"files are read in parts if they are Parquet, {data} is none; save it as Parquet")
+        raise DataError(f"files are read in parts if they are Parquet, {data} is not; save it as Parquet")
     require_plain_options(given)
     table = first_rows(data, exclude)
     selection = choose_columns(table, target, exclude, include)

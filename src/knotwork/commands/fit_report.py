@@ -151,7 +151,7 @@ def print_report(report: dict[str, Any]) -> None:
     rows, columns, model = report["rows"], report["columns"], report["model"]
     count = len(columns["used"]) + len(columns["left_out"]) + 1
     line("read", f"{report['file']}: {rows['read']} rows, {count} columns ({report['read_as']})")
-    line("target", f"{report['target']}, taken for {report['task']} because {report['task_because']}")
+    line("target", f"{report['target']}; task: {report['task']}, because {report['task_because']}")
     line("features", ", ".join(columns["used"]))
     for name, reason in columns["left_out"].items():
         line("left out", f"{name}: {reason}")
@@ -162,8 +162,9 @@ def print_report(report: dict[str, Any]) -> None:
         net = model["network"]
         line(
             "",
-            f"{_layers(net)}, {net['epochs']} epochs, best {net['best_epoch']}; "
-            f"validation loss {net['validation_loss_of_the_spline']:.4g} as spline, {net['validation_loss']:.4g} now",
+            f"{_layers(net)}, {net['epochs']} epochs, epoch {net['best_epoch']} kept; "
+            f"validation loss {net['validation_loss_of_the_spline']:.4g} of the spline, "
+            f"{net['validation_loss']:.4g} of the network",
         )
     for part, words in (("test", "held-out rows"), ("train", "training rows")):
         if part in report["error"]:
@@ -175,13 +176,13 @@ def print_report(report: dict[str, Any]) -> None:
         console.print(f"\n{printable(label)} ≈ {shown}", markup=False)
     console.print()
     if model["held"]:
-        line("", "values outside the training range count as its nearest end")
+        line("", "a value outside its column's training range counts as the nearest end of that range")
     for note in model["encoding"]:
         line("", note)
     if report["saved"] is None:
-        line("saved", "nothing; pass --out model to keep it")
+        line("saved", "nothing; pass --out model to save the model")
     else:
-        line("saved", f"{report['saved']}; knotwork predict {report['saved']} new.csv uses it")
+        line("saved", f"{report['saved']}; use it: knotwork predict {report['saved']} new.csv")
 
 
 def _beginning(formula: str) -> str:
@@ -201,7 +202,7 @@ def _beginning(formula: str) -> str:
 def _error_words(error: dict[str, float], loss: dict[str, Any] | None = None) -> str:
     if loss is not None:
         return (
-            f"{loss['name']} {_figure(error['loss'])} (the best constant: "
+            f"{loss['name']} {_figure(error['loss'])} (best constant: "
             f"{_figure(error['loss_of_the_best_constant'])}), mean absolute error {_figure(error['mae'])}, "
             f"D² {error['d2']:.3f}"
         )
@@ -209,11 +210,11 @@ def _error_words(error: dict[str, float], loss: dict[str, Any] | None = None) ->
         majority = error["accuracy_of_the_majority_class"]
         auc = "" if error["auc"] is None else f", AUC {error['auc']:.3f}"
         return (
-            f"{100 * error['accuracy']:.1f} % right (the majority class: {100 * majority:.1f} %), log-loss "
-            f"{error['log_loss']:.4g} (the classes' shares: {error['log_loss_of_the_class_shares']:.4g}){auc}"
+            f"{100 * error['accuracy']:.1f} % right (majority class: {100 * majority:.1f} %), log-loss "
+            f"{error['log_loss']:.4g} (predicting the class shares: {error['log_loss_of_the_class_shares']:.4g}){auc}"
         )
     return (
-        f"RMSE {_figure(error['rmse'])} (guessing the mean: {_figure(error['rmse_of_the_mean'])}), "
+        f"RMSE {_figure(error['rmse'])} (predicting the mean: {_figure(error['rmse_of_the_mean'])}), "
         f"mean absolute error {_figure(error['mae'])}, R² {error['r2']:.3f}"
     )
 

@@ -31,20 +31,18 @@ def predict(
     model: Annotated[Path, typer.Argument(help="Folder that knotwork fit --out or kw.save wrote.", show_default=False)],
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the model's columns.", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option(help="File for the predictions, .csv or .parquet; without it CSV to stdout.")
+        Path | None, typer.Option(help="File for the predictions, .csv or .parquet; by default CSV on stdout.")
     ] = None,
     id_columns: Annotated[
         list[str] | None,
-        typer.Option(
-            "--id", metavar="COLUMN", help="A column to carry over in front of the predictions; repeat for more."
-        ),
+        typer.Option("--id", metavar="COLUMN", help="A column to copy in front of the predictions; repeatable."),
     ] = None,
     na: Annotated[
         list[str] | None,
-        typer.Option("--na", metavar="TEXT", help="A word that means missing in this file; repeat for more."),
+        typer.Option("--na", metavar="TEXT", help="A word that means missing in this file; repeatable."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Predict the rows of a table."""
     import knotwork as kw

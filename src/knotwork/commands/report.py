@@ -20,18 +20,18 @@ def report(
     model: Annotated[Path, typer.Argument(help="Folder that knotwork fit --out or kw.save wrote.", show_default=False)],
     data: Annotated[Path, typer.Argument(help="CSV or Parquet file with the model's columns.", show_default=False)],
     target: Annotated[
-        str | None, typer.Option(help="The column that was to be predicted; without it, the one that the model lacks.")
+        str | None, typer.Option(help="The response; by default the one column that the model does not use.")
     ] = None,
     na: Annotated[
         list[str] | None,
-        typer.Option("--na", metavar="TEXT", help="A word that means missing in this file; repeat for more."),
+        typer.Option("--na", metavar="TEXT", help="A word that means missing in this file; repeatable."),
     ] = None,
     out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
     random_start: Annotated[
         bool, typer.Option("--random-start", help="Train the network again from a random start, to compare.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the page if it exists.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Write one HTML page that explains a model on a table."""
     from rich.console import Console
@@ -73,7 +73,7 @@ def split_table(
         target = others[0]
     elif target is None and others:
         typer.echo(
-            f"knotwork: the report has no errors, because the response may be any of {listing(others)}; pass --target",
+            f"knotwork: the report will show no errors: the response could be any of {listing(others)}; pass --target",
             err=True,
         )
     if target is not None and target not in others:

@@ -35,9 +35,9 @@ def reproduce(
         "reproduction"
     ),
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at a time; all cores if absent.", show_default=False)
+        int | None, typer.Option(min=1, help="Runs at a time; default: one per core.", show_default=False)
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Run the published experiments again; after an interruption it resumes."""
     from dataclasses import replace

@@ -73,7 +73,13 @@ class Limits(FrozenArrays):
         return held
 
     def outside(self, X: NDArray[np.floating]) -> NDArray[np.bool_]:
-        """Say which rows have a feature beyond its limits: (N, d) → (N,)."""
+        """Say which rows have a feature beyond its limits: (N, d) → (N,).
+
+        >>> import knotwork as kw
+        >>> import numpy as np
+        >>> kw.Limits(np.array([0.0]), np.array([1.0])).outside(np.array([[0.5], [2.0]])).tolist()
+        [False, True]
+        """
         X = self._read(X, (2,))
         found = np.empty(len(X), dtype=bool)
         for start in range(0, len(X), CHUNK):

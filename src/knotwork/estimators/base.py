@@ -54,6 +54,13 @@ class Estimator(BaseEstimator):
         Returns
         -------
         The estimator. If the fit fails, it is as it was before.
+
+        Examples
+        --------
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> kw.MaxAffineRegressor(n_pieces=3, random_state=0).fit(X, y)
+        MaxAffineRegressor(n_pieces=3, random_state=0)
         """
         with self._unchanged_on_failure():
             self._fit(X, y, sample_weight)
@@ -75,6 +82,12 @@ class Estimator(BaseEstimator):
 
         The range is that of ``limits_``. With ``extrapolate="clip"`` the model holds these rows at it; with "linear" it
         goes on beyond it. Text and categories are never outside.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> model.outside(X.head(2).assign(alcohol=[10.0, 99.0])).tolist()
+        [False, True]
         """
         matrix = read_table(self, X)
         limits = getattr(self, "limits_", None)

@@ -42,30 +42,39 @@ class IntervalMixin:
         Parameters
         ----------
         X : (N, d) like the table of the fit
-        coverage : share of responses to come that are to lie in their intervals
+        coverage : share of new responses that should lie in their intervals
         method : "base" or "plus", as mapie calls them; "plus" needs ``MarsRegressor(cv=…)``
 
         Notes
         -----
-        The interval is the prediction ± q·s(x): s is a spread fitted to absolute residuals, so that intervals are wide
-        where the noise is, and q a quantile of |y − prediction|/s over rows that the model had not seen. Ends behind a
-        log link are at least 0.
+        The interval is the prediction ± q·s(x). s is a spread fitted to absolute residuals, so intervals are wide where
+        the noise is large. q is a quantile of |y − prediction|/s over rows that the model had not seen. With a log
+        link, both ends are at least 0.
 
-        With one network these are its validation rows: the split-conformal rule. Its coverage is at least the nominal
-        one, on average over tables, if nothing else looked at those rows; here they chose the epoch. With several
-        members they are all rows, each predicted by the member that left it out. The interval is around the average
-        of all members, so the scores are multiplied by the errors of the average over those of one member, which
-        follow from how far the members that were trained on a row agree in their residuals: there is no guarantee for
-        a finite number of rows.
+        With one network, these rows are its validation rows: the split-conformal rule. Its coverage is at least the
+        nominal one, on average over tables, if nothing else used those rows; here they also chose the epoch. With
+        several members, all rows are used, each predicted by the member that left it out. The interval is around the
+        average of all members, which has smaller errors. How much smaller follows from how far the members that were
+        trained on a row agree in their residuals, and scores are multiplied by that. So there is no guarantee for a
+        finite number of rows.
 
         Where all rows have scores, a table of more than 10 000 rows keeps those of a random 10 000.
 
-        ``MarsRegressor(cv=10)`` scores all rows by the folds that left them out, around the spline of all rows: no
-        guarantee for a finite number of rows either, though coverage is close to nominal. ``method="plus"`` has one:
-        the ends are quantiles over all rows of fold(x) ± score·s(x), each with the fold that left the row out
-        (cross-validation+). Its coverage is at least 2·coverage − 1 whatever the data are; where the folds' splines
-        differ much, intervals are wider than they need be. Folds that overlap or leave rows out (``TimeSeriesSplit``)
-        have no "plus".
+        ``MarsRegressor(cv=10)`` uses all rows, each predicted by the fold that left it out. The interval is around the
+        spline of all rows; there is no guarantee for a finite number of rows, but coverage is close to nominal.
+        ``method="plus"`` (cross-validation+) has a guarantee: coverage is at least 2·coverage − 1 whatever the data
+        are. Its ends are quantiles over all rows of fold(x) ± score·s(x), each with the fold that left the row out. If
+        the folds' splines differ much, these intervals are wider than necessary. Folds that overlap or leave rows out
+        (``TimeSeriesSplit``) have no "plus".
+
+        Examples
+        --------
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor(cv=5).fit(X, y)
+        >>> low, high = model.predict_interval(X, coverage=0.9).T
+        >>> bool(((low <= y) & (y <= high)).mean() > 0.85)
+        True
         """
         require_coverage(coverage)
         calibration = _known(self)
@@ -96,13 +105,20 @@ class SetMixin:
     calibration_: Calibration | None
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> NDArray[np.bool_]:
-        """Return which classes each row may have: (N, d) → (N, K) booleans, in the order of ``classes_``.
+        """Return the classes that each row may have: (N, d) → (N, K) booleans, in the order of ``classes_``.
 
         The set holds every class whose probability is at least 1 − q, and the most probable one always; q is the
         quantile of 1 − p(own class) over rows that the model had not seen, 0 where the own class is the most probable
         one, weighted as in the fit. Its guarantees are those of ``SplineNetRegressor.predict_interval``, except that
-        scores are those of members as they are. A model that is right more often than the nominal share has sets of
-        one class, whose coverage is that of its predictions.
+        scores are those of single members. A model that is right more often than the nominal share has sets of one
+        class, whose coverage is that of its predictions.
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier(cv=5).fit(X, y)
+        >>> model.predict_set(X, coverage=0.9).shape
+        (150, 3)
         """
         require_coverage(coverage)
         quantile = _known(self).quantile(float(coverage))

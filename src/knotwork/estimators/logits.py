@@ -18,23 +18,55 @@ class LogitMixin:
     classes_: NDArray[Any]
 
     def decision_function(self, X: Any) -> Floats:
-        """Return the logits: (N,) log-odds of the second of two classes, (N, K) for more."""
+        """Return the logits: (N,) log-odds of the second of two classes, (N, K) for more.
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier().fit(X, y)
+        >>> model.decision_function(X).shape
+        (150, 3)
+        """
         raise NotImplementedError
 
     @lazy_on_dask
     def predict_proba(self, X: Any) -> Floats:
-        """Return the probability of each class: (N, K), in the order of ``classes_``."""
+        """Return the probability of each class: (N, K), in the order of ``classes_``.
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier().fit(X, y)
+        >>> model.predict_proba(X).sum(axis=1).round(9).min().item()
+        1.0
+        """
         return probabilities_of(self.decision_function(X))
 
     @lazy_on_dask
     def predict_log_proba(self, X: Any) -> Floats:
-        """Return the logarithms of the probabilities: (N, K)."""
+        """Return the logarithms of the probabilities: (N, K).
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier().fit(X, y)
+        >>> bool(model.predict_log_proba(X).max() <= 0)
+        True
+        """
         logarithms: Floats = log_softmax(_all_logits(self.decision_function(X)), axis=1)
         return logarithms
 
     @lazy_on_dask
     def predict(self, X: Any) -> NDArray[Any]:
-        """Return the most probable class: (N,)."""
+        """Return the most probable class: (N,).
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier().fit(X, y)
+        >>> model.predict(X.head(3)).tolist()
+        [0, 0, 0]
+        """
         codes = _all_logits(self.decision_function(X)).argmax(axis=1)
         return self.classes_[codes]
 

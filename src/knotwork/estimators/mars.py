@@ -59,8 +59,8 @@ from knotwork.spline.stability import Stability
 class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, StreamingMars):
     """Multivariate adaptive regression splines, one histogram pass per basis function.
 
-    f(x) = intercept + Σ β_m·h_m(x) with hinges h(u) = max(0, u) of single features, or the minimum of several hinges:
-    knots are chosen greedily among the data values, then terms are pruned by generalised cross-validation (GCV).
+    The model is f(x) = intercept + Σ β_m·h_m(x). A term is a hinge h(u) = max(0, u) of one feature or a minimum of such
+    hinges. Knots are chosen greedily among values of the data; generalised cross-validation (GCV) prunes the terms.
 
     Parameters
     ----------
@@ -72,19 +72,19 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         rows falls by more than 1 %: three fifths of the rows are held out, a fifth at a time, chosen by their
         values. Each degree that is tried takes as long as two to three fits.
     penalty : float, default None
-        Charge per knot in GCV; None is 3, or 2 with compat="earth". A penalty of 0 charges for terms only, −1 for
-        nothing.
+        What GCV charges for a knot; None is 3, or 2 with compat="earth". With 0 it charges for terms only, with −1 for
+        neither.
     threshold : float, default 1e-3
         The forward pass stops when a step would raise R² by less than this.
     minspan, endspan : int, default None
         Minimum number of observations between two knots, and between a knot and the ends of the data; None is
-        Friedman's rule. Apart from it, a knot closer to another one of its column than a twelfth, in the mean of the
-        share of rows and the share of the range between them, must explain more than 2·log(N) variances of the
-        residual; and knots at neighbouring values, of whole numbers say, stay only if they lower the error of held-out
-        rows. ``compat="earth"`` has no such rule.
+        Friedman's rule. Besides, knots of a column keep a distance: if the share of rows and the share of the range
+        between two knots average less than a twelfth, the second one must explain more than 2·log(N) variances of the
+        residual. Knots at neighbouring values stay only if they lower the error of held-out rows.
+        ``compat="earth"`` has none of these rules.
     max_knots : int, "auto" or None, default "auto"
-        Maximum number of candidate knots per feature, spread evenly over the ranks of those the spans allow. "auto" is
-        255, which at small N is all of them; None is all of them always.
+        Maximum number of candidate knots per feature, spread evenly over the ranks of those that the spans allow.
+        "auto" is 255, which for small tables is all of them. None is always all of them.
     interaction : "min" or "product", default "min"
         How terms of higher degree combine hinges: by their minimum, which stays piecewise linear and becomes a
         network exactly, or by their product as in classical MARS.
@@ -100,7 +100,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
     interacting : list of column names or numbers, default None
         The columns that interactions may use; None is all.
     max_parents : int, default 20
-        Terms whose interactions are searched at a time; those that would have reduced the RSS least leave the list.
+        Maximum number of terms whose interactions are searched; those that would reduce the RSS least are dropped.
     extrapolate : "clip", "linear" or None, default None
         "clip" holds every column at its limits, in the fit and in prediction, so that the model is flat beyond them.
         The limits are the column's range, outliers far beyond the bulk not counted. "linear" continues with the last
@@ -123,21 +123,21 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
     power : float, default None
         For ``loss="tweedie"``, 1 or more: the variance is proportional to mean**power. None is 1.5.
     cv : int, splitter of scikit-learn, iterable of (training, held-out) pairs of row numbers, or None, default None
-        None leaves the size to GCV. Else it is the size with the minimum mean ``loss`` of held-out rows (squared errors
-        are summed over the responses), and with max_degree="auto" the degree, which rises while that error falls. The
-        model is then fitted to all rows at that size. A number makes folds by the rows' values: equal rows share one,
-        whatever their order (where there are fewer than two different rows a fold, equal rows are spread).
+        None: GCV chooses the number of terms. Otherwise the minimum mean ``loss`` of held-out rows does (squared errors
+        are summed over the responses), and with max_degree="auto" also chooses the degree. The model is then fitted to
+        all rows with this number of terms. An int makes folds by the values of the rows, whatever their order: equal
+        rows share a fold (unless there are fewer than two different rows per fold; then equal rows are spread).
         ``fit`` passes ``groups`` on to a splitter. Folds learn what their columns of many categories become from their
         own training rows; which columns there are, what fills gaps and, in additive fits of many rows, where knots may
         be, is learned from all rows, but not from their responses. Folds of many rows choose among 127 knots a column
         unless ``max_knots`` is a number.
     knots : dict from names of columns to arrays, sequence of an array or None for each column, or None, default None
-        The knots that columns of numbers may bend at, in place of those that the data suggest; the others' are chosen
-        as usual. They need not be values of the data.
+        Candidate knots for columns of numbers, instead of values of the data. Other columns get theirs as usual. They
+        need not be values of the data.
     monotonic_cst : array of −1, 0, 1 or dict of them by column name, default None
-        Columns along which predictions may only fall (−1) or only rise (1), whatever the other columns are: guaranteed
-        on the whole line, for interactions too; ``certify_monotone()`` checks it. For squared errors, one response, and
-        columns with an order; a missing value has an effect of its own.
+        Columns along which predictions may never rise (−1) or never fall (1), whatever the other columns are. This is
+        guaranteed everywhere, for interactions too; ``certify_monotone()`` checks it. It is for squared errors, one
+        response, and columns with an order. A missing value has its own effect.
 
     Attributes
     ----------
@@ -184,6 +184,8 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
     >>> model = kw.MarsRegressor().fit(X, y)
     >>> round(model.score(X, y), 2)
     0.57
+    >>> model.loss_.name, model.deviance_ < model.null_deviance_
+    ('squared_error', True)
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -407,6 +409,12 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         """Predict the mean of y, or its quantile: (N, d) → (N,) or (N, p), as y was.
 
         A tensor of a GPU gives one, a collection of Dask an array of Dask.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> model.predict(X.head(3)).shape
+        (3,)
         """
         if on_gpu(X):
             found: Any = predict_tensor(self, X)

@@ -124,6 +124,13 @@ class MarsBase(TransformerMixin, Estimator):
         Returns
         -------
         The estimator. If the fit fails, it is as it was before.
+
+        Examples
+        --------
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> kw.MarsRegressor(max_terms=3).fit(X, y)
+        MarsRegressor(max_terms=3)
         """
         with self._unchanged_on_failure():
             for name in ATTRIBUTES:  # of an earlier fit
@@ -177,18 +184,39 @@ class MarsBase(TransformerMixin, Estimator):
         raise NotImplementedError
 
     def transform(self, X: Any) -> Floats:
-        """Return the basis functions as columns: (N, d) → (N, terms), without the intercept."""
+        """Return the basis functions as columns: (N, d) → (N, terms), without the intercept.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> model.transform(X).shape, len(model.spline_.terms)
+        ((1599, 14), 14)
+        """
         matrix = read_table(self, X)
         return self.spline_.basis(matrix)
 
     def get_feature_names_out(self, input_features: ArrayLike | None = None) -> NDArray[np.object_]:
-        """Names of the basis functions, in the order of :meth:`transform`'s columns."""
+        """Names of the basis functions, in the order of :meth:`transform`'s columns.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> model.get_feature_names_out()[:2].tolist()
+        ['h(alcohol - 12.5)', 'h(12.5 - alcohol)']
+        """
         check_is_fitted(self)
         names = self.encoder_.feature_names
         return np.array([term.describe(names) for term in self.spline_.terms], dtype=object)
 
     def summary(self) -> str:
-        """Return the terms, coefficients and quality of the fit as text."""
+        """Return the terms, coefficients and quality of the fit as text.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> print(model.summary().splitlines()[0])
+        term                            knot  coefficient  RSS without it
+        """
         check_is_fitted(self)
         return self._summarise()
 
@@ -211,6 +239,14 @@ class MarsBase(TransformerMixin, Estimator):
         -------
         A certificate, true if it holds: for each column the minimum of its slopes over all pieces, computed without
         rounding, and of the coefficients of its interactions. The work is that of sorting the knots.
+
+        Examples
+        --------
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor(monotonic_cst={"alcohol": 1}).fit(X, y)
+        >>> bool(model.certify_monotone())
+        True
         """
         check_is_fitted(self)
         signs = monotone_features(self.monotonic_cst, self.encoder_)
@@ -223,42 +259,99 @@ class MarsBase(TransformerMixin, Estimator):
 
     @property
     def spline_(self) -> Spline:
-        """The fitted spline."""
+        """The fitted spline.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> print(str(model.spline_).splitlines()[1])
+          - 0.412·h(alcohol - 12.5)
+        """
         return self._fitted.spline
 
     @property
     def limits_(self) -> Limits | None:
-        """Range of the encoded features as they were fitted; None in models that earlier versions saved."""
+        """Range of the encoded features as they were fitted; None in models that earlier versions saved.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> float(model.limits_.lower[0]), float(X.iloc[:, 0].min())
+        (4.6, 4.6)
+        """
         return self._search.limits
 
     @property
     def knots_(self) -> tuple[Knot, ...]:
-        """The knots of the spline, each with the training rows whose value it is."""
+        """The knots of the spline, each with the training rows whose value it is.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> knot = model.knots_[0]
+        >>> bool((X.iloc[knot.rows, knot.feature] == knot.value).all())
+        True
+        """
         return self._fitted.knots
 
     @property
     def gcv_(self) -> float:
-        """Generalised cross-validation error."""
+        """Generalised cross-validation error.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> model.gcv_ > model.rss_ / len(X)
+        True
+        """
         return self._search.quality.gcv
 
     @property
     def grsq_(self) -> float:
-        """1 − GCV/GCV of the intercept alone."""
+        """1 − GCV/GCV of the intercept alone.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> 0 < model.grsq_ < model.rsq_
+        True
+        """
         return self._search.quality.grsq
 
     @property
     def rss_(self) -> float:
-        """Residual sum of squares."""
+        """Residual sum of squares.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> bool(abs(model.rss_ - ((y - model.predict(X)) ** 2).sum()) < 1e-6)
+        True
+        """
         return self._search.quality.rss
 
     @property
     def rsq_(self) -> float:
-        """1 − RSS/RSS of the intercept alone."""
+        """1 − RSS/RSS of the intercept alone.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> round(model.rsq_, 3) == round(model.score(X, y), 3)
+        True
+        """
         return self._search.quality.rsq
 
     @property
     def feature_importances_(self) -> Floats:
-        """Rise in error without any term of a column, the rest fitted again, scaled to sum 1: (d,)."""
+        """Rise in error without any term of a column, the rest fitted again, scaled to sum 1: (d,).
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> X.columns[model.feature_importances_.argmax()]
+        'alcohol'
+        """
         found = self._fitted.feature_costs
         costs = np.zeros(len(self.encoder_.columns))
         np.add.at(costs, list(self.encoder_.source), found)
@@ -271,6 +364,13 @@ class MarsBase(TransformerMixin, Estimator):
         Each has ``terms`` (their number), ``rss``, ``gcv``, ``held_out`` (the mean error of the rows held out, with
         ``cv``) and ``spline``: computed from the sums of the search when asked for. Classifiers, and other
         losses than squared errors, have a ``spline`` of the chosen size only: others' coefficients follow from rows.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> best = min(model.path_, key=lambda size: size.gcv)
+        >>> best.terms == len(model.spline_.terms) + 1
+        True
         """
         fit = self._fitted
         self._require_free("path_ has models of every size")
@@ -289,6 +389,11 @@ class MarsBase(TransformerMixin, Estimator):
         """Draw GCV, and the error of held-out rows with ``cv``, by the number of terms; return matplotlib's axes.
 
         A line marks the chosen size. Both are shares of the error of the intercept alone.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> axes = model.plot_path()  # needs matplotlib
         """
         from knotwork.explanation.plots import plot_path
 

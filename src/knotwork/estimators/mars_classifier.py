@@ -230,18 +230,42 @@ max_parents, extrapolate
 
     @lazy_on_dask
     def decision_function(self, X: Any) -> Floats:
-        """Return the logits: (N,) log-odds of the second of two classes, (N, K) for more."""
+        """Return the logits: (N,) log-odds of the second of two classes, (N, K) for more.
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier().fit(X, y)
+        >>> model.decision_function(X).shape
+        (150, 3)
+        """
         matrix = read_table(self, X)
         return self.spline_(matrix)
 
     @property
     def deviance_(self) -> float:
-        """−2·log-likelihood of the training rows."""
+        """−2·log-likelihood of the training rows.
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier().fit(X, y)
+        >>> model.deviance_ < model.null_deviance_
+        True
+        """
         return self._class_fit.deviance
 
     @property
     def null_deviance_(self) -> float:
-        """−2·log-likelihood of the class shares alone."""
+        """−2·log-likelihood of the class shares alone.
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.MarsClassifier().fit(X, y)
+        >>> round(model.null_deviance_ / (2 * len(y)), 4)  # the logarithm of three classes
+        1.0986
+        """
         return self._class_fit.null_deviance
 
     @property

@@ -75,7 +75,14 @@ class PiecewiseRegressor(MultiOutputMixin, RegressorMixin, Estimator):
         raise NotImplementedError
 
     def predict(self, X: Any) -> Floats:
-        """Evaluate the function: (N, d) → (N,) or (N, p), as y was."""
+        """Evaluate the function: (N, d) → (N,) or (N, p), as y was.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.HingingHyperplanesRegressor(n_hinges=2, random_state=0).fit(X, y)
+        >>> model.predict(X.head(3)).shape
+        (3,)
+        """
         matrix = np.asarray(read_table(self, X), dtype=np.float64)
         c = self.fit_.coordinates
         # In standardised coordinates: far from zero, large parts of the affine functions would cancel. Models that were

@@ -39,6 +39,12 @@ class LossMixin:
 
         R² for squared errors and Huber's loss; the D² of the absolute error, of the pinball loss, or of the Poisson,
         gamma or Tweedie deviance for the others, as in ``sklearn.metrics``.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().fit(X, y)
+        >>> 0 < model.score(X, y) < 1
+        True
         """
         predicted = in_memory(self.predict(X))  # type: ignore[attr-defined]
         values = read_response(in_memory(y), len(predicted))

@@ -65,12 +65,13 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
     l1, dropout : float, default 0
         Sparsity, on the scale of the standardised loss, and the share of hidden units left out at each step.
     validation_fraction : float, default 0.15
-        Share of the distinct rows held out; copies of a row stay together. The epoch with their minimum loss is kept.
+        Share of the distinct rows held out; copies of a row stay together. The epoch with the minimum loss on these
+        rows is kept.
     patience : int or None, default 30
         Epochs without improvement before training ends.
     setback : float or None, default 0.05
-        An epoch that leaves the validation loss this share above the best is undone, and the learning rate halved from
-        there on: the network loses little of what it has learned. None keeps every epoch.
+        An epoch that leaves the validation loss this share above the best is undone, and the learning rate is halved
+        from then on, so the network loses little of what it has learned. None keeps every epoch.
     average : float, default 10
         Epochs over which the weights are averaged; the average is validated and kept. It lets a large learning rate
         work on a good start without undoing it.
@@ -96,14 +97,14 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
         What to do about missing values. "indicator" fills them in, and columns that have some in training get a feature
         of their own, ``column is missing``; "error" refuses them.
     n_members : int or "auto", default "auto"
-        Networks that are trained together and averaged; "auto" is 8, or 1 beyond 50 000 rows and with ``validation`` or
-        ``groups``, which are for a single network. One takes about half of the time. Each leaves out a fold of the
-        rows, which copies of a row never divide, so that every row trains all networks but one and has a prediction of
-        that one. Each starts as a spline of its own training rows, and some of those rows choose its degree and ridge,
-        ``validation_fraction`` of them. The epoch with the minimum mean of the folds' losses is kept, for all members.
-        With fewer distinct rows (or rows of some class) than members there are fewer members, and unless it is "auto" a
-        warning says so. Each member has the layers that ``hidden`` names. Every second one is trained with columns of
-        long tails scaled by median and interquartile range instead of mean and std.
+        Networks that are trained together and averaged. "auto" is 8, but 1 with more than 50 000 rows, and with
+        ``validation`` or ``groups``, which need a single network. A single network takes less time. Each member has
+        the layers of ``hidden``, leaves out one fold of the rows, and starts from a spline of its other rows:
+        ``validation_fraction`` of them choose its degree and ridge. So every row has a prediction by the member that
+        did not see it; copies of a row are in the same fold. One epoch is kept for all members, that with the minimum
+        mean of the folds' losses. With fewer distinct rows (or rows of some class) than members, there are fewer
+        members; a warning says so, unless this is "auto". Every second member scales columns with long tails by
+        median and interquartile range instead of mean and std.
     loss, quantile, power : as in MarsRegressor
         What training minimises. With "poisson", "gamma" and "tweedie" the network gives log(y), and ``predict`` its
         exponential.
@@ -213,7 +214,14 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
 
     @lazy_on_dask
     def predict(self, X: Any) -> Floats:
-        """Predict the mean of y, or its quantile, by the network: (N, d) → (N,) or (N, p), as y was."""
+        """Predict the mean of y, or its quantile, by the network: (N, d) → (N,) or (N, p), as y was.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.SplineNetRegressor(hidden=(16,), epochs=2, n_members=1, random_state=0).fit(X, y)
+        >>> model.predict(X.head(3)).shape
+        (3,)
+        """
         return self._predicted(self._run(X))
 
     def _predicted(self, outputs: Floats) -> Floats:

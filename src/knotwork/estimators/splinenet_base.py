@@ -182,6 +182,13 @@ class SplineNetBase(Estimator):
         Returns
         -------
         The estimator. If the fit fails, it is as it was before.
+
+        Examples
+        --------
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> kw.SplineNetRegressor(hidden=(16,), epochs=2, n_members=1, random_state=0).fit(X, y)
+        SplineNetRegressor(epochs=2, hidden=(16,), n_members=1, random_state=0)
         """
         with self._unchanged_on_failure():
             self._fit(X, y, sample_weight, groups)

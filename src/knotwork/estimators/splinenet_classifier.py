@@ -180,7 +180,15 @@ validation, n_members, monotonic_cst
 
     @lazy_on_dask
     def decision_function(self, X: Any) -> Floats:
-        """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more."""
+        """Return the network's logits: (N,) log-odds of the second of two classes, (N, K) for more.
+
+        >>> import knotwork as kw
+        >>> from sklearn.datasets import load_iris
+        >>> X, y = load_iris(return_X_y=True, as_frame=True)
+        >>> model = kw.SplineNetClassifier(hidden=(16,), epochs=2, n_members=1, random_state=0).fit(X, y)
+        >>> model.decision_function(X).shape
+        (150, 3)
+        """
         logits = self._run(X)
         return logits[:, 0] if logits.shape[1] == 1 else logits
 

@@ -55,7 +55,13 @@ class StreamingMars(MarsBase):
 
     @property
     def n_samples_seen_(self) -> int:
-        """Rows of positive weight that a stream has seen, less those forgotten."""
+        """Rows of positive weight that a stream has seen, less those forgotten.
+
+        >>> import knotwork as kw
+        >>> model = kw.MarsRegressor().partial_fit([[0.0], [1.0], [2.0]], [0.0, 1.0, 2.0])
+        >>> model.n_samples_seen_
+        3
+        """
         if "_stream" not in vars(self):
             raise AttributeError("this model was not fitted to a stream; call partial_fit(X, y)")
         stream: Stream = vars(self)["_stream"]
@@ -111,6 +117,12 @@ class StreamingMars(MarsBase):
 
         Parameters are those of :meth:`partial_fit`, with the weights that the rows came with. The range of the features
         stays that of all rows that came.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor().partial_fit(X, y)
+        >>> model.forget(X[:100], y[:100]).n_samples_seen_
+        1499
         """
         check_is_fitted(self)
         if "_stream" not in vars(self):

@@ -52,14 +52,14 @@ class Basis:
         """What that means for the errors."""
         return {
             "training": "Measured on training rows: the model has seen them, so new rows will have larger errors. "
-            "Pass test rows to explain(model, X, y) for an honest figure.",
+            "Pass test rows to explain(model, X, y) to see the error on new rows.",
             "held-out": "Measured on test rows: the model was not fitted to them."
             + (f" {100 * self.seen:.1f} % of them have a copy among the training rows." if self.seen else ""),
             "out-of-fold": self._out_of_fold,
             "mixed": f"About {100 * (self.seen or 0):.0f} % of these rows are training rows, on which errors are too "
-            f"small. For an honest figure, pass test rows alone; knotwork fit prints that of the rows it holds out.",
+            "low. Pass test rows alone to see the error on new rows; knotwork fit prints it for its held-out rows.",
             "unknown": "The model does not know whether it was fitted to these rows. If it was, the errors are too "
-            "small; explain(model, X, y, held_out=True) says that it was not.",
+            "low. If it was not, pass held_out=True to explain.",
         }[self.kind]
 
     @property
@@ -68,8 +68,8 @@ class Basis:
             return "Measured out of fold: each row is predicted by a fit that was not trained on it."
         return (
             f"Measured on the {self.judged.sum()} validation rows (of {len(self.outputs)}): the model was not trained "
-            "on them, but training stopped where it suits them best. Pass test rows to explain(model, X, y) for an "
-            "honest figure."
+            "on them, but they chose the epoch that was kept, so the errors are slightly low. Pass test rows to "
+            "explain(model, X, y) to see the error on new rows."
         )
 
     @property

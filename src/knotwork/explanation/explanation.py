@@ -146,42 +146,101 @@ class Explanation:
 
     @cached_property
     def importances(self) -> pd.DataFrame:
-        """A row per column of the table, the most important first; see :mod:`knotwork.explanation.importances`."""
+        """A row per column of the table, the most important first; see :mod:`knotwork.explanation.importances`.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> list(explanation.importances.columns)
+        ['permutation', 'subsets', 'gcv', 'rss', 'coefficient']
+        """
         return measures.importances(self.subject, self.rows, self.random_state)
 
     @cached_property
     def effects(self) -> dict[str, curves_of.Effect]:
-        """The curve (or bars) of each column, by its name."""
+        """The curve (or bars) of each column, by its name.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> curve = explanation.effects["alcohol"]
+        >>> len(curve.grid) == len(curve.spline)
+        True
+        """
         return curves_of.effects(self.subject, self.rows, self.curves)
 
     @cached_property
     def interactions(self) -> dict[tuple[str, str], curves_of.Surface]:
-        """The surface of each pair of columns that the spline joins."""
+        """The surface of each pair of columns that the spline joins.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.MarsRegressor(max_degree=2).fit(X, y)
+        >>> all(len(pair) == 2 for pair in kw.explain(model, X).interactions)
+        True
+        """
         return curves_of.surfaces(self.subject, self.rows)
 
     @cached_property
     def knot_rows(self) -> tuple[bends.KnotRows, ...]:
-        """The spline's knots, each with the rows that carry its value."""
+        """The spline's knots, each with the rows that carry its value.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> len(explanation.knot_rows) == len(explanation.knots)
+        True
+        """
         return bends.knots(self.subject, self.rows)
 
     @property
     def knots(self) -> pd.DataFrame:
-        """The knots as a frame: feature, knot, count and rows."""
+        """The knots as a frame: feature, knot, count and rows.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> list(explanation.knots.columns)
+        ['feature', 'knot', 'count', 'rows', 'mean quality']
+        """
         return bends.knot_frame(self.knot_rows, self.rows, self.subject.table)
 
     @cached_property
     def drift(self) -> changes.Drift:
-        """What training changed."""
+        """What training changed.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.SplineNetRegressor(hidden=(16,), epochs=2, n_members=1, random_state=0).fit(X, y)
+        >>> explanation = kw.explain(model, X, y)
+        >>> explanation.drift.inputs.shape
+        (11, 3)
+        """
         return changes.drift(self.subject)
 
     @cached_property
     def quality(self) -> pd.DataFrame:
-        """Errors of the spline, the network and, where there is one, the random start; ``rows`` says on which rows."""
+        """Errors of the spline, the network and, where there is one, the random start; ``rows`` says on which rows.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> list(explanation.quality.columns)
+        ['RMSE', 'R²', 'rows']
+        """
         return errors.quality(self.subject, self.rows, self.basis, self.random_start, self.random_basis)
 
     @cached_property
     def intervals(self) -> Floats | None:
-        """What the model expects 90 % of responses to lie between, (N, 2); None where it has no such intervals."""
+        """What the model expects 90 % of responses to lie between, (N, 2); None where it has no such intervals.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.SplineNetRegressor(hidden=(16,), epochs=2, n_members=1, random_state=0).fit(X, y)
+        >>> explanation = kw.explain(model, X, y)
+        >>> explanation.intervals.shape
+        (1599, 2)
+        """
         predict = getattr(self.model, "predict_interval", None)
         if predict is None or self._X is None or self.subject.classes is not None:
             return None
@@ -193,7 +252,15 @@ class Explanation:
 
     @cached_property
     def sparsity(self) -> pd.DataFrame:
-        """What is left, and its error, when the smallest 0, 10, … 90 % of the weights go."""
+        """What is left, and its error, when the smallest 0, 10, … 90 % of the weights go.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.SplineNetRegressor(hidden=(16,), epochs=2, n_members=1, random_state=0).fit(X, y)
+        >>> explanation = kw.explain(model, X, y)
+        >>> len(explanation.sparsity)
+        10
+        """
         return sizes.sparsity(self.subject, self.rows)
 
     @checked(threshold=number())
@@ -210,7 +277,15 @@ class Explanation:
         return sizes.prune(self.subject, self.rows, float(threshold), self.model)
 
     def contributions(self, X: Any) -> parts.Contributions:
-        """Take the predictions of rows X apart into what each column adds."""
+        """Take the predictions of rows X apart into what each column adds.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> parts = explanation.contributions(X.head(1))
+        >>> bool(abs(parts.base + parts.values.sum() - parts.prediction) < 1e-9)
+        True
+        """
         rows = read_rows(self.subject, X, None)
         assert rows is not None
         return parts.contributions(self.subject, self.rows, rows.matrix)
@@ -223,6 +298,15 @@ class Explanation:
         ----------
         path : the file
         overwrite : whether a file that is there may be replaced
+
+        Examples
+        --------
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     explanation.to_html(f"{folder}/report.html")
         """
         from knotwork.explanation.report import write_report
 
@@ -230,28 +314,53 @@ class Explanation:
 
     @checked(measure=text().optional, ax=AXES)
     def plot_importances(self, measure: str | None = None, ax: Axes | None = None) -> Axes:
-        """Draw the importances as bars on matplotlib axes."""
+        """Draw the importances as bars on matplotlib axes.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> axes = explanation.plot_importances()
+        """
         from knotwork.explanation.plots import plot_importances
 
         return plot_importances(self, measure, ax)
 
     @checked(columns=Rule("a list of names or None", _is_names), output=whole(0))
     def plot_effects(self, columns: list[str] | None = None, output: int = 0) -> np.ndarray[Any, Any]:
-        """Draw effect curves on matplotlib axes, the most important first: an array of axes."""
+        """Draw effect curves on matplotlib axes, the most important first: an array of axes.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> axes = explanation.plot_effects(["alcohol", "pH"])
+        """
         from knotwork.explanation.plots import plot_effects
 
         return plot_effects(self, columns, output)
 
     @checked(output=whole(0))
     def plot_quality(self, output: int = 0) -> np.ndarray[Any, Any]:
-        """Draw predictions against the truth: residuals, or confusion, ROC, precision and calibration of classes."""
+        """Draw predictions against the truth: residuals, or confusion, ROC, precision and calibration of classes.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> explanation = kw.explain(kw.MarsRegressor().fit(X, y), X, y)
+        >>> axes = explanation.plot_quality()
+        """
         from knotwork.explanation.plots import plot_quality
 
         return plot_quality(self, output)
 
     @checked(ax=AXES)
     def plot_history(self, ax: Axes | None = None) -> Axes:
-        """Draw the losses of training on matplotlib axes."""
+        """Draw the losses of training on matplotlib axes.
+
+        >>> import knotwork as kw
+        >>> X, y = kw.datasets.load_wine_quality("red")
+        >>> model = kw.SplineNetRegressor(hidden=(16,), epochs=2, n_members=1, random_state=0).fit(X, y)
+        >>> explanation = kw.explain(model, X, y)
+        >>> axes = explanation.plot_history()
+        """
         from knotwork.explanation.plots import plot_history
 
         return plot_history(self, ax)

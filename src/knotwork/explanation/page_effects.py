@@ -52,8 +52,8 @@ def _levels(table: TableEncoder) -> dict[str, dict[str, str]]:
             rising = [_cut(str(column.levels[i])) for i in np.argsort(column.means[:, k], kind="stable")]
             what = "mean response" if measure == "mean" else measure
             found[name] = {
-                "summary": f"{len(rising)} categories, each by its {what}",
-                "text": f"Of its training rows, drawn towards that of all rows where they are few. Lowest: "
+                "summary": f"{len(rising)} categories, each drawn at its {what}",
+                "text": f"The figure of a category with few training rows is shrunk towards that of all rows. Lowest: "
                 f"{', '.join(rising[:MAX_LEVELS])}. Highest: {', '.join(rising[: -MAX_LEVELS - 1 : -1])}.",
             }
     return found

@@ -65,8 +65,8 @@ def model(explanation: Explanation) -> dict[str, Any]:
             ],
         }  # fmt: skip
         lead = (
-            "Move a column and watch the prediction, computed here from the network's own weights. Bars are what the "
-            "columns do alone, read off their curves; what is left is interaction."
+            "Move a column and watch the prediction, computed here from the network's own weights. A bar is the "
+            "effect of one column alone, read off its curve; the remainder is interaction."
         )
     record["lead"] = lead + (f" The mean is over {min(len(rows), BACKGROUND)} rows." if rows is not None else "")
     return record

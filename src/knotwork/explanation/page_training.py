@@ -30,8 +30,7 @@ def history(explanation: Explanation) -> dict[str, Any] | None:
         lead += " Epoch 0 is the spline, rewritten as layers."
     if found.undone:
         what = "1 epoch" if len(found.undone) == 1 else f"{len(found.undone)} epochs"
-        was = "was" if len(found.undone) == 1 else "were"
-        lead += f" {what} that made the validation error much worse {was} undone: there the curves go back."
+        lead += f" Training undid {what} that made the validation error much worse; there the curves jump back."
     other = explanation.random_start.history if explanation.random_start is not None else None
     return {
         "train": losses(found.train_loss), "validation": losses(found.validation_loss),
@@ -63,10 +62,10 @@ def drift(explanation: Explanation) -> dict[str, Any] | None:
     lead = "In standardised coordinates, training changed " + ", ".join(
         f"{share} % of {layer}" for share, layer in zip(shares, layers, strict=True)
     )
-    lead += " (norm of the change against norm of the weights)."
+    lead += " (norm of the change divided by norm of the weights)."
     if woke:
         shown = ", ".join(woke[:5]) + (f" and {len(woke) - 5} more" if len(woke) > 5 else "")
-        lead += f" Inputs that the spline did not use and the network does: {shown}."
+        lead += f" Inputs that the network uses and the spline did not: {shown}."
     strongest = found.units.sort_values("strength_after", ascending=False, kind="stable").head(MAX_STRONGEST)
     return {
         "lead": lead, "changed": True, "inputs": [str(name) for name in inputs.index],
@@ -99,6 +98,6 @@ def sparsity(explanation: Explanation) -> dict[str, Any] | None:
         "weights": [int(w) for w in table["weights"]], "units": [int(u) for u in table["units"]],
         "threshold": short(table["threshold"]), "error": short(table["error"]),
         "unit": f"{error_name(subject)}, {place}",
-        "lead": "Error when small weights, in standardised coordinates, are set to zero and units that then do nothing "
-        "are taken out.",
+        "lead": "The error after setting small weights (in standardised coordinates) to zero and removing the units "
+        "that have no effect then.",
     }  # fmt: skip

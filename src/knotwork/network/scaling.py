@@ -116,7 +116,13 @@ class Scaling(nn.Module):
 
     @classmethod
     def back_to(cls, y: Any) -> Self:
-        """Return the layer from standardised responses back to ones like these, (N,) or (N, p)."""
+        """Return the layer from standardised responses back to ones like these, (N,) or (N, p).
+
+        >>> import torch
+        >>> import knotwork as kw
+        >>> kw.Scaling.back_to([1.0, 3.0])(torch.tensor([[1.5]])).item()
+        3.5
+        """
         values = _matrix(y, "y")
         c = Coordinates.of(np.zeros((len(values), 1)), values).inverse
         return cls(c.y_centre, c.y_scale).turned_back()

@@ -78,12 +78,22 @@ class LatticePWL(FrozenArrays):
 
     @property
     def outputs(self) -> tuple[Sets, ...]:
-        """The sets of each output."""
+        """The sets of each output.
+
+        >>> import knotwork as kw
+        >>> kw.LatticePWL([[0.0, 1.0], [0.0, -1.0]], [(0, 1)]).outputs
+        (((0, 1),),)
+        """
         return self.sets if _is_nested(self.sets) else (self.sets,)
 
     @property
     def inputs(self) -> int:
-        """Number of features, d."""
+        """Number of features, d.
+
+        >>> import knotwork as kw
+        >>> kw.LatticePWL([[0.0, 1.0], [0.0, -1.0]], [(0, 1)]).inputs
+        1
+        """
         return self.theta.shape[1] - 1
 
     def __call__(self, X: ArrayLike) -> Floats:
@@ -104,7 +114,13 @@ class LatticePWL(FrozenArrays):
 
     @staticmethod
     def stack(functions: Sequence[LatticePWL]) -> LatticePWL:
-        """Put functions of one output each side by side: one table of pieces, one output per function."""
+        """Put functions of one output each side by side: one table of pieces, one output per function.
+
+        >>> import knotwork as kw
+        >>> f = kw.LatticePWL([[0.0, 1.0], [0.0, -1.0]], [(0, 1)])
+        >>> kw.LatticePWL.stack([f, f])([[2.0]]).tolist()
+        [[2.0, 2.0]]
+        """
         require_alike(functions, LatticePWL)
         starts = np.cumsum([0, *(len(f.theta) for f in functions)]).tolist()
         sets = tuple(

@@ -34,6 +34,10 @@ class MaxSum(FrozenArrays):
     >>> f = MaxSum([[0.0, 0.0], [-1.0, 2.0]], [(0, 1)], [[3.0]], [[1.0, 0.0]])    # 1 + 3·max(0, 2x − 1)
     >>> f([[0.0], [1.0]])
     array([1., 4.])
+    >>> f.maxima([[0.0], [1.0]]).tolist(), f.inputs
+    ([[0.0], [1.0]], 1)
+    >>> f.to_lattice()([[0.0], [1.0]]).tolist(), MaxSum.stack([f, f])([[1.0]]).tolist()
+    ([1.0, 4.0], [[4.0, 4.0]])
     """
 
     theta: Floats

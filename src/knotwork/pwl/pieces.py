@@ -62,7 +62,12 @@ class Piece(FrozenArrays):
 
     @classmethod
     def hull(cls, points: ArrayLike, theta: ArrayLike) -> Piece:
-        """Make a piece of the convex hull of points (n, d)."""
+        """Make a piece of the convex hull of points (n, d).
+
+        >>> import knotwork as kw
+        >>> kw.Piece.hull([[0, 0], [1, 0], [0, 1]], [0.0, 1.0, 1.0])([[0.25, 0.25]]).tolist()
+        [[0.5]]
+        """
         corners = np.array(read_numbers(points, "points"), ndmin=2)
         if corners.ndim != 2 or corners.size == 0 or not np.isfinite(corners).all():
             raise DataError(f"points must be finite, of shape (n, d), got shape {corners.shape}")
@@ -83,7 +88,12 @@ class Piece(FrozenArrays):
 
     @cached_property
     def points(self) -> Floats:
-        """The corners of the polytope, going around it in two dimensions: (n, d)."""
+        """The corners of the polytope, going around it in two dimensions: (n, d).
+
+        >>> import knotwork as kw
+        >>> kw.Piece.hull([[0, 0], [1, 0], [0, 1]], [0.0, 1.0, 1.0]).points.shape
+        (3, 2)
+        """
         if self.A.shape[1] == 1:
             up = self.A[:, 0] > 0
             if not (up.any() and (~up).any()):
@@ -106,7 +116,13 @@ class Piece(FrozenArrays):
 
     @checked(tolerance=number())
     def contains(self, X: ArrayLike, tolerance: float = 1e-9) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether rows lie in the polytope, to within a distance: (N, d) → (N,)."""
+        """Whether rows lie in the polytope, to within a distance: (N, d) → (N,).
+
+        >>> import knotwork as kw
+        >>> triangle = kw.Piece.hull([[0, 0], [1, 0], [0, 1]], [0.0, 1.0, 1.0])
+        >>> triangle.contains([[0.25, 0.25], [2.0, 2.0]]).tolist()
+        [True, False]
+        """
         return np.asarray((self._rows(X) @ self.A.T <= self.b + tolerance).all(axis=1))
 
     def _rows(self, X: ArrayLike) -> Floats:
@@ -152,8 +168,9 @@ class Pieces:
     --------
     >>> left = Piece([[1.0], [-1.0]], [0.0, 1.0], [0.0, -1.0])  # -x on [-1, 0]
     >>> right = Piece([[1.0], [-1.0]], [1.0, 0.0], [0.0, 1.0])  # x on [0, 1]
-    >>> len(Pieces((left, right)))  # |x|
-    2
+    >>> f = Pieces((left, right))  # |x|
+    >>> len(f), f.check_continuity(), f.to_lattice()([[-0.5]]).tolist()
+    (2, 0.0, [0.5])
     """
 
     pieces: tuple[Piece, ...]

@@ -255,6 +255,12 @@ class Spline(FrozenArrays):
     array([2., 5.])
     >>> print(f)
     2 + 3·h(x - 1)
+    >>> f.basis([[0.0], [2.0]]).tolist(), f.rows([[2.0]]).tolist(), f.term_texts()
+    ([[0.0], [1.0]], [[2.0]], ['h(x - 1)'])
+    >>> Spline.from_dict(f.to_dict()) == f  # JSON and back
+    True
+    >>> f.to_c().splitlines()[0]
+    '/* x: 1 features */'
     >>> flat = Spline(f.terms, f.intercept, f.coef, f.feature_names, Limits([0.0], [2.0]))
     >>> flat([[2.0], [200.0]])
     array([5., 5.])

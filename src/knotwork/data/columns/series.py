@@ -70,8 +70,8 @@ def _of_texts(values: NDArray[Any], name: str) -> Floats:
         raise ValueError("no numbers")
     if odd:
         warn(
-            f"column {name!r} held numbers in training and now has texts that are none ({listing(odd)}); they count as "
-            f"missing",
+            f"column {name!r} held numbers in training and now has texts that are not numbers ({listing(odd)}); they "
+            f"count as missing",
             MissingWarning,
         )
     return np.array([*(np.nan if number is None else number for number in found), np.nan])[codes]

@@ -139,7 +139,7 @@ function quality() {
     const calibrated = (k) => `Calibration of ${k.name}`;
     add((k) => `ROC of ${k.name}`, rocChart, (k) => `Area ${figure(k.auc)}; 0.5 is guessing.`, "ROC curve");
     add((k) => `Precision and recall of ${k.name}`, precisionChart, (k) => `Average precision ${figure(k.ap)}; guessing gives ${figure(k.share, 3)}.`, "Precision-recall curve");
-    add(calibrated, calibrationChart, () => "On the dotted line a probability means what it says.", "Calibration curve");
+    add(calibrated, calibrationChart, () => "A perfectly calibrated model lies on the dotted line.", "Calibration curve");
     const write = () => notes.forEach((note) => note());
     write();
     at("output").addEventListener("change", write);
