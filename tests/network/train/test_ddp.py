@@ -161,9 +161,11 @@ def test_an_estimator_on_two_ranks_is_that_of_one_process_with_the_rows_of_both(
         assert torch.equal(first["weights"][key], second["weights"][key])
         torch.testing.assert_close(first["weights"][key], value, rtol=1e-6, atol=1e-6)  # which are float32
     for key in ("train_loss", "validation_loss"):
-        # The sums over ranks are rounded in another order, and Adam divides by the size of a gradient: what is left of
-        # a small one grows from 1e-15 of the loss to 1e-8 in ten epochs.
-        np.testing.assert_allclose(first["history"][key], alone["history"][key], rtol=1e-7)
+        there, here = first["history"][key], alone["history"][key]
+        np.testing.assert_allclose(there[0], here[0], rtol=1e-12)  # the start
+        # Sums over ranks are rounded in another order, by 1e-16. Adam divides a gradient by its size + 1e-8, so that
+        # the step of a small one moves by up to 1e-8 of the rate.
+        np.testing.assert_allclose(there, here, rtol=1e-7)
     ours, theirs = (pickle.loads(each["fitted"]["encoder_"]) for each in (first, alone))
     assert ours.feature_names == theirs.feature_names
 
