@@ -16,6 +16,7 @@ from torch import Tensor
 
 from knotwork.arrays import Floats
 from knotwork.errors import DataError
+from knotwork.spline.moments.cpu import FIRST, suffix_products
 from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import Opening, Residual, TermTable
 from knotwork.spline.moments.torch_histograms import DeviceColumns, Histograms
@@ -46,12 +47,14 @@ class TorchRows:
     def opening(self) -> Opening:
         """Sum what the search starts from."""
         knots = self.grid.knots
-        # Σw, Σwx, Σwx², and Σwy, Σwyx for each response: (·, C).
-        count, xx, x, _ = self._alone.T.cpu().numpy() * self._unit
-        found = torch.stack([self._histograms.alone(y)[:, [2, 1]] for y in self._y])
-        responses = found.permute(2, 0, 1).cpu().numpy() * self._unit
-        mass = self._suffix(count[None])[0]
-        sums, cross = self._against_candidates(np.stack([count, x]), np.stack([x, xx]))
+        count, xx, x, _ = self._alone.unbind(1)
+        # Σ v and Σ v·x for 0, 1 and x, and the responses. The products of 0 with 1 are the masses.
+        pairs = [(torch.zeros_like(count), count), (count, x), (x, xx)]
+        for y in self._y:
+            _, yx, y_sum, _ = self._histograms.alone(y).unbind(1)
+            pairs.append((y_sum, yx))
+        products = self._against_candidates(torch.stack([torch.stack(pair, dim=1) for pair in pairs]))
+        mass, sums, cross = products[:3]
         weighted = self._y if self._weights is None else self._y * self._weights
         return Opening(
             total=float(mass[0]),
@@ -59,7 +62,7 @@ class TorchRows:
             sums=sums,
             norms=cross - knots * sums,
             cross=cross,
-            responses=self._against_candidates(*responses).T,
+            responses=products[3:].T,
             squares=(weighted * self._y).sum(dim=1).cpu().numpy(),
         )
 
@@ -145,13 +148,13 @@ class TorchRows:
         """Products of (x − t)₊, or x itself for None, with every candidate: (k, C)."""
         first, last = self._edges[feature]
         strip = self._strip(feature)
-        found = torch.empty((2, len(hinges), self.grid.knots.size), dtype=torch.float64, device=strip.device)
+        found = torch.empty((len(hinges), self.grid.knots.size, 2), dtype=torch.float64, device=strip.device)
         for k, knot in enumerate(hinges):
             place = 0 if knot is None else 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot))
             count, xz, x, z = strip[place:].sum(dim=0).unbind(1)
-            found[0, k] = x if knot is None else x - knot * count
-            found[1, k] = xz if knot is None else xz - knot * z
-        return self._against_candidates(*(found.cpu().numpy() * self._unit))
+            found[k, :, 0] = x if knot is None else x - knot * count
+            found[k, :, 1] = xz if knot is None else xz - knot * z
+        return self._against_candidates(found)
 
     def _strip(self, feature: int) -> Tensor:
         """Return the sums of a feature with all others: (bins, C, 4); those with features chosen before are known."""
@@ -168,16 +171,9 @@ class TorchRows:
         self._strips[feature] = strip
         return strip
 
-    def _against_candidates(self, v: Floats, vz: Floats) -> Floats:
-        """Turn Σ v and Σ v·z of each bin, (k, C), into ⟨v, c⟩ for all candidates c: Σ_{z>t} v·z − t·Σ_{z>t} v."""
-        return self._suffix(vz) - self.grid.knots * self._suffix(v)
-
-    def _suffix(self, per_bin: Floats) -> Floats:
-        """Sum the bins of each feature from every position on: (k, C)."""
-        grid = self.grid
-        places = np.arange(grid.knots.size) - grid.linear[grid.feature]
-        room = np.zeros((len(per_bin), len(self._edges), grid.max_bins))
-        room[:, grid.feature, places] = per_bin
-        sums = np.cumsum(room[..., ::-1], axis=2)[..., ::-1]
-        found: Floats = sums[:, grid.feature, places]
-        return found
+    def _against_candidates(self, tables: Tensor) -> Floats:
+        """Turn Σ v and Σ v·z of each bin, (k, C, 2), into ⟨v, c⟩ for all candidates c: Σ_{z>t} v·z − t·Σ_{z>t} v."""
+        products = np.empty(tables.shape[:2])
+        flat = (tables.cpu().numpy() * self._unit).reshape(1, -1, 2)
+        suffix_products(flat, FIRST, self.grid.offsets, self.grid.knots, products)
+        return products
