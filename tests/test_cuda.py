@@ -7,8 +7,11 @@ from sklearn.datasets import load_breast_cancer, load_digits
 from torch import nn
 
 import knotwork as kw
+from knotwork.compute.workers import Workers
 from knotwork.network.train import loop
-from knotwork.spline.moments import torch_rows
+from knotwork.spline.device import DeviceTable
+from knotwork.spline.knots import default_spans
+from knotwork.spline.moments import torch_histograms
 from tests.estimators import test_torch_backend as torch_backend
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU that torch can use")
@@ -145,11 +148,43 @@ def test_weights_count_on_the_gpu():
     np.testing.assert_allclose(model.predict(X), expected.predict(X), atol=1e-9)
 
 
-def test_joint_histograms_of_both_kinds_agree(monkeypatch):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_kernels_give_what_plain_torch_gives(monkeypatch, dtype, weighted):
     X, y = torch_backend.rows(n=20_000)
-    table, response = torch.from_numpy(X).cuda(), torch.from_numpy(y).cuda()
-    one = kw.MarsRegressor().fit(table, response)
-    monkeypatch.setattr(torch_rows, "MANY_BINS", 1 << 40)  # without the kernel for many bins
-    other = kw.MarsRegressor().fit(table, response)
+    table, responses = torch.from_numpy(X).to("cuda", dtype), np.column_stack([y, X[:, 3] ** 0.5])
+    weights = np.random.default_rng(2).random(len(X)) if weighted else None
+    models = []
+    for kernels in (True, False):
+        monkeypatch.setattr(torch_histograms, "KERNELS", kernels)
+        models.append(kw.MarsRegressor().fit(table, torch.from_numpy(responses).cuda(), sample_weight=weights))
+    one, other = models
     assert one.spline_.terms == other.spline_.terms
-    np.testing.assert_allclose(one.predict(X), other.predict(X), atol=1e-9)
+    found, expected = (model.predict(table).cpu().numpy() for model in models)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert one.rss_ == pytest.approx(other.rss_, rel=1e-12)
+    for a, b in zip(one.knots_, other.knots_, strict=True):
+        assert (a.feature, a.value, a.count) == (b.feature, b.value, b.count)
+        np.testing.assert_array_equal(a.rows, b.rows)
+
+
+@pytest.mark.parametrize("max_knots", [3, 255, 1000])
+def test_kernels_sum_every_row_once(max_knots):
+    """Bins and sums of a table on the GPU against those of the same table in memory, few bins and many."""
+    X, y = torch_backend.rows(n=20_000)
+    X = np.column_stack([X, np.full(len(X), 7.0)])  # a constant has one bin
+    weights = np.random.default_rng(2).random(len(X))
+    parts = []
+    for place in ("cpu", "cuda"):
+        given = (torch.from_numpy(v).to(place) for v in (X, y[:, None], weights))
+        with Workers(1) as workers:
+            table = DeviceTable(*given, workers)
+            grid = table.candidates(default_spans(len(X), X.shape[1], None, None), max_knots, clip=True)
+            parts.append(table.sums(grid, 21, "auto"))
+    cpu, gpu = parts
+    assert gpu._histograms.kernels
+    assert torch.equal(cpu._histograms.codes, gpu._histograms.codes.cpu())
+    for feature in (3, 0, 1, 2, 4):
+        torch.testing.assert_close(gpu._strip(feature).cpu(), cpu._strip(feature), rtol=0, atol=1e-6)
+    for name in ("mass", "sums", "norms", "cross", "responses"):
+        np.testing.assert_allclose(getattr(gpu.opening(), name), getattr(cpu.opening(), name), rtol=1e-9, atol=1e-6)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -19,8 +22,8 @@ from knotwork.spline.result import Knot
 from knotwork.spline.scaling import Scaling, power_of_two_scale
 from knotwork.spline.units import KnotValues
 
-# Bytes that the tables of all pairs of features may have: they grow as the square of features times knots.
-MAX_TABLE_BYTES = 1 << 34
+# Bytes that the tables of pairs of features may have, those of all features that a search may choose with all others.
+MAX_TABLE_BYTES = 1 << 35
 
 
 class _Columns:
@@ -33,7 +36,7 @@ class _Columns:
         self.raw = X.T.contiguous()
         if limits is not None:  # which are values of the data, exact in their dtype
             self.raw = self.raw.clamp(*(torch.tensor(v).to(X)[:, None] for v in (limits.lower, limits.upper)))
-        low, high = self.raw.amin(dim=1).double(), self.raw.amax(dim=1).double()
+        low, high = (ends.double() for ends in torch.aminmax(self.raw, dim=1))
         self.limits = Limits(low.cpu().numpy(), high.cpu().numpy())
         scale = power_of_two_scale((high / 2 - low / 2).cpu().numpy())
         self._factor = torch.from_numpy(scale).to(X.device)
@@ -41,9 +44,9 @@ class _Columns:
         self._centre = (low / 2 + high / 2) * self._factor
         self.scaling = Scaling(scale=scale, centre=self._centre.cpu().numpy())
 
-    def unscaled(self, features: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """Return values as they came, (features, N), and factors and centres, (features,), that standardise them."""
-        return self.raw[features], self._factor[features], self._centre[features]
+    def unscaled(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return values as they came, (d, N), and factors and centres, (d,), that standardise them."""
+        return self.raw, self._factor, self._centre
 
     def part(self, features: slice, rows: slice | Tensor) -> Tensor:
         """Return standardised values: (features, rows)."""
@@ -58,6 +61,7 @@ class DeviceTable:
         self._X, self._weights, self._workers = X, weights, workers
         self._columns = _Columns(X)
         self._given: KnotValues = {}
+        self._rows: TorchRows | None = None
         responses = y.T.double()
         low, high = responses.amin(dim=1), responses.amax(dim=1)
         scale = float(power_of_two_scale(float((high / 2 - low / 2).max())))
@@ -102,23 +106,27 @@ class DeviceTable:
 
     def _held(self, reaches: Floats) -> Limits:
         """Return the range of the values within reach, in the data's units; ``reaches`` (2, d) are standardised."""
-        lower, upper = self.limits.lower.copy(), self.limits.upper.copy()
-        for f, (low, high) in enumerate(reaches.T):
+        ends, scaling = self.limits, self.x_scaling
+        minimum, maximum = (side * scaling.scale - scaling.centre for side in (ends.lower, ends.upper))
+        lower, upper = ends.lower.copy(), ends.upper.copy()
+        for f in np.flatnonzero((minimum < reaches[0]) | (maximum > reaches[1])).tolist():
             values, raw = self._columns.part(slice(f, f + 1), slice(None))[0], self._columns.raw[f]
-            within = raw[(values >= low) & (values <= high)]
+            within = raw[(values >= reaches[0, f]) & (values <= reaches[1, f])]
             lower[f], upper[f] = float(within.amin()), float(within.amax())
         return Limits(lower, upper)
 
     def sums(self, grid: CandidateGrid, max_terms: int, engine: str) -> TorchRows:
         """Return the sums behind a search, from tables of pairs of features."""
-        needed = 24 * grid.knots.size**2
+        bins = np.sort(np.diff(grid.offsets))[::-1]
+        needed = 32 * grid.knots.size * int(bins[: max_terms - 1].sum())
         if needed > MAX_TABLE_BYTES:
             raise DataError(
-                f"backend='torch' needs tables of all pairs of candidate knots, {needed / 2**30:.0f} GB for "
-                f"{grid.knots.size} of them (at most {MAX_TABLE_BYTES >> 30}); choose a smaller max_knots, or "
-                f"backend='cpu'"
+                f"backend='torch' needs tables of pairs of candidate knots, up to {needed / 2**30:.0f} GB for "
+                f"{grid.knots.size} of them (at most {MAX_TABLE_BYTES >> 30}); choose a smaller max_knots, fewer "
+                f"max_terms, or backend='cpu'"
             )
-        return TorchRows(self._columns, self._responses, self._weights, grid)
+        self._rows = TorchRows(self._columns, self._responses, self._weights, grid)
+        return self._rows
 
     def minimum(self) -> Floats:
         """Return the standardised minimum of each feature: (d,)."""
@@ -126,12 +134,20 @@ class DeviceTable:
 
     def find_knots(self, terms: TermTable) -> Knots:
         """Look up the data values and rows behind standardised knots, so that no rounding of the scaling is left."""
+        assert self._rows is not None
         found: Knots = {}
-        current, values = -1, torch.empty(0)
-        for f, knot in knots_of(terms):
-            if f != current:
-                current, values = f, self._columns.part(slice(f, f + 1), slice(None))[0]
-            rows = torch.nonzero(values == knot)[:, 0]
-            value = self._given[f, knot] if (f, knot) in self._given else float(self._columns.raw[f, rows[0]])
-            found[f, knot] = Knot(f, value=value, count=len(rows), rows=rows[:MAX_KNOT_ROWS].cpu().numpy())
+        for f, keys in groupby(knots_of(terms), key=itemgetter(0)):
+            knots = [knot for _, knot in keys]
+            rows, which = self._rows.rows_with(f, np.array(knots))
+            counts = torch.bincount(which, minlength=len(knots)).cpu().numpy()
+            begin = np.cumsum(counts) - counts
+            kept = np.minimum(counts, MAX_KNOT_ROWS)
+            # The first rows of every knot, and their values.
+            first = np.concatenate([np.arange(b, b + k) for b, k in zip(begin, kept, strict=True)])
+            rows = rows[torch.from_numpy(first).to(rows.device)]
+            values, numbers = self._columns.raw[f, rows].double().cpu().numpy(), rows.cpu().numpy()
+            for k, (knot, end) in enumerate(zip(knots, np.cumsum(kept).tolist(), strict=True)):
+                at = end - int(kept[k])
+                value = self._given[f, knot] if (f, knot) in self._given else float(values[at])
+                found[f, knot] = Knot(f, value=value, count=int(counts[k]), rows=numbers[at:end].copy())
         return found

@@ -128,7 +128,7 @@ def _hinge_sums(columns, codes, offsets, w, rows, features, x, knot, sign, activ
 
 
 @compiled
-def _suffix_products(tables, places, offsets, knots, out):  # type: ignore[no-untyped-def]
+def suffix_products(tables, places, offsets, knots, out):  # type: ignore[no-untyped-def]
     """Turn histograms of v into ⟨v, c⟩ for every candidate c: Σ_{x>t} v·x − t·Σ_{x>t} v.
 
     tables : (blocks, sides × bins, ·) Σ v and Σ v·x at each of the places and behind it; out : (places × sides, bins)
@@ -252,7 +252,7 @@ class CpuRows:
         self.workers.run(task, len(jobs))
         # The products of zero and 1 with …: the first are the masses, because a table begins with zeros.
         products = np.empty((3 + len(y), t.size))
-        _suffix_products(tables, np.array([0, 1, 2, *range(4, tables.shape[2], 2)]), grid.offsets, t, products)
+        suffix_products(tables, np.array([0, 1, 2, *range(4, tables.shape[2], 2)]), grid.offsets, t, products)
         mass, sums, cross = products[:3]
         return Opening(
             total=float(mass[0]),
@@ -325,7 +325,7 @@ class CpuRows:
 
         self.workers.run(task, len(jobs))
         products = np.empty((count, grid.knots.size))
-        _suffix_products(tables, FIRST, grid.offsets, grid.knots, products)
+        suffix_products(tables, FIRST, grid.offsets, grid.knots, products)
         return products
 
     def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> CpuChildren:
@@ -389,6 +389,6 @@ class CpuRows:
 
         self.workers.run(task, len(parts))
         products = np.empty((p, size))
-        _suffix_products(tables, FIRST, self.grid.offsets, self.grid.knots, products)
+        suffix_products(tables, FIRST, self.grid.offsets, self.grid.knots, products)
         total, squares = sums.sum(axis=0)
         return Residual(rss=squares, dots=terms.dots(products, total))
