@@ -117,7 +117,8 @@ def mean(scores: list[Score], what: str) -> float:
 
 def quality(friedman_sizes: tuple[int, ...], tables: tuple[str, ...], seeds: int, markdown: bool = False) -> None:
     jobs: list[tuple[str, Callable[[], list[Split]]]] = [
-        (f"{name}, N={n}", lambda name=name, n=n: [friedman(name, n, seed) for seed in range(max(seeds, 10))])
+        (f"{name}, N={n:_}".replace("_", " "),
+         lambda name=name, n=n: [friedman(name, n, seed) for seed in range(max(seeds, 10))])
         for n in friedman_sizes for name in FRIEDMAN
     ]  # fmt: skip
     jobs += [(name, lambda name=name: [real(name, seed) for seed in range(seeds)]) for name in tables]
