@@ -110,7 +110,7 @@ def keep(folder, name, rows):
     """Write a table as benchmarks/figures.py reads it, and print it."""
     origin = [
         f"command: python benchmarks/dask_workers.py {' '.join(sys.argv[1:])}",
-        f"status: written on {datetime.date.today()}, {os.cpu_count()} cores, load before {LOAD:.1f}",
+        f"status: written on {datetime.date.today()}, {os.cpu_count()} cores, load average at the start {LOAD:.1f}",
     ]
     if folder is not None:
         with (folder / f"{name}.csv").open("w", newline="") as file:

@@ -1,4 +1,4 @@
-"""Which coordinates a start from ``init_`` survives, and how architectures fare: the tables in docs/networks.md.
+"""In which coordinates and architectures training keeps a start from ``init_``: the tables in docs/networks.md.
 
     python benchmarks/init_limits.py scales
     python benchmarks/init_limits.py architectures

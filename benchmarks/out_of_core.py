@@ -8,7 +8,7 @@ The file is made once, in a folder that stays (--folder), of normal columns; y i
 noise. The fit runs in a process of its own, whose peak memory is compared with that of the same process before the
 fit. Bytes read are those that the process asks the operating system for (rchar of /proc/self/io). With --epochs a
 network of 32 hidden units is trained on the rows as they are read; its start is a spline fitted to all of them. With
---degree 2 the spline may have interactions: a reading for each step. The load is that of the machine before the fit.
+--degree 2 the spline may have interactions: a reading for each step. The load average is the machine's at the start.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ def main():
     )
     seen = "" if found["rsq"] is None else f"{found['rsq']:.4f} of the rows, "
     print(f"R²            {seen}{found['test_r2']:.4f} of 100,000 new ones\n")
-    print("| rows × columns | degree | s | rows/s | processor, s | file once, s | times read | MiB | load before |")
+    print("| rows × columns | degree | s | rows/s | processor, s | file once, s | times read | MiB "
+          "| load average at the start |")  # fmt: skip
     print(f"{'|---' * 9}|")
     print(f"| {options.rows:,} × {options.columns} | {options.degree} | {found['seconds']:.1f} | "
           f"{options.rows / found['seconds']:,.0f} | {found['cpu']:.1f} | {found['read_once']:.1f} | "

@@ -1,6 +1,6 @@
 """Draw the pictures of cpwl.md: every source as it is, as a network, and after training.
 
-pip install "knotwork[plots]"
+pip install 'knotwork[plots]'
 python docs/cpwl_pictures.py
 """
 

@@ -2,8 +2,10 @@
 
 import inspect
 import re
+import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
 from torch import nn
 from typer.testing import CliRunner
@@ -53,6 +55,20 @@ def test_a_dead_link_is_noticed(tmp_path):
 def test_the_readme_has_at_most_900_words_outside_code():
     text = re.sub(r"\]\([^)]*\)|<!--.*?-->", "]", prose((ROOT / "README.md").read_text()))
     assert len([word for word in text.split() if re.search(r"\w", word)]) <= 900
+
+
+def test_the_units_that_the_readme_s_picture_names_add_up_to_its_spline():
+    pytest.importorskip("matplotlib")
+    picture = runpy.run_path(str(ROOT / "docs/front_picture.py"))
+    x, y = picture["rows"]()
+    spline = kw.MarsRegressor(max_terms=5).fit(x, y)
+    intercept, units = picture["units"](spline.spline_)
+    assert len(units) == len(kw.to_network(spline)[1].weight)
+    assert {unit.sign for unit in units} == {1, -1}
+    np.testing.assert_allclose(intercept + sum(unit(x[:, 0]) for unit in units), spline.predict(x), atol=1e-12)
+    for unit in units:  # as it is labelled, with its knot rounded
+        said = eval(unit.label.replace("−", "-").replace("max", "np.maximum"), {"np": np, "x": x[:, 0]})
+        np.testing.assert_allclose(unit(x[:, 0]), unit.weight * said, atol=abs(unit.weight) * 0.0501)
 
 
 @pytest.mark.parametrize("name", kw.__all__)

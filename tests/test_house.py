@@ -1,4 +1,4 @@
-"""The house: imports point one way between rooms, and every room is on the map in CONTRIBUTING.md."""
+"""Imports point one way between packages, and every package is in the table of CONTRIBUTING.md."""
 
 import ast
 import itertools
@@ -12,8 +12,8 @@ import knotwork
 SOURCE = Path(knotwork.__file__).parent
 
 
-def room_of(module):
-    """knotwork.network.compile.units → network/compile; files at the top are rooms of their own."""
+def package_of(module):
+    """knotwork.network.compile.units → network/compile; files at the top count as packages of their own."""
     parts = module.split(".")[1:]
     if parts and not (SOURCE / Path(*parts)).is_dir():
         parts = parts[:-1] if len(parts) > 1 else parts
@@ -43,36 +43,37 @@ def without_type_checking(tree):
 def graph():
     edges = {}
     for importer, imported in imports():
-        a, b = room_of(importer), room_of(imported)
+        a, b = package_of(importer), package_of(imported)
         if a and b and a != b:
             edges.setdefault(a, {}).setdefault(b, f"{importer} imports {imported}")
     return edges
 
 
-def test_rooms_import_each_other_one_way_only():
+def test_packages_import_each_other_one_way_only():
     edges = graph()
     path, seen = [], set()
 
-    def visit(room):
-        if room in path:
-            cycle = [*path[path.index(room) :], room]
+    def visit(package):
+        if package in path:
+            cycle = [*path[path.index(package) :], package]
             pytest.fail("; ".join(edges[a][b] for a, b in itertools.pairwise(cycle)))
-        if room in seen:
+        if package in seen:
             return
-        seen.add(room)
-        path.append(room)
-        for other in edges.get(room, {}):
+        seen.add(package)
+        path.append(package)
+        for other in edges.get(package, {}):
             visit(other)
         path.pop()
 
-    for room in list(edges):
-        visit(room)
+    for package in list(edges):
+        visit(package)
 
 
-def test_every_room_is_on_the_map():
+def test_every_package_is_in_the_table():
     text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
-    rooms = {f"{room_of(importer)}/" for importer, _ in imports() if (SOURCE / room_of(importer)).is_dir()} - {"/"}
-    missing = [room for room in sorted(rooms) if f"`{room}`" not in text]
+    importing = {package_of(importer) for importer, _ in imports()} - {""}
+    packages = {f"{package}/" for package in importing if (SOURCE / package).is_dir()}
+    missing = [package for package in sorted(packages) if f"`{package}`" not in text]
     assert not missing
 
 
