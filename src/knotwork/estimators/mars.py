@@ -72,14 +72,14 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         rows falls by more than 1 %: three fifths of the rows are held out, a fifth at a time, chosen by their
         values. Each degree that is tried takes as long as two to three fits.
     penalty : float, default None
-        What GCV charges for a knot; None is 3, or 2 with compat="earth". With 0 it charges for terms only, with −1 for
-        neither.
+        What GCV charges for a knot; None is 2.5, or 3 with interactions; with compat="earth", 2 and 3. With 0 it charges
+        for terms only, with −1 for neither.
     threshold : float, default 1e-3
         The forward pass stops when a step would raise R² by less than this.
     minspan, endspan : int, default None
         Minimum number of observations between two knots, and between a knot and the ends of the data; None is
         Friedman's rule. Besides, knots of a column keep a distance: if the share of rows and the share of the range
-        between two knots average less than a twelfth, the second one must explain more than 2·log(N) variances of the
+        between two knots average less than a twelfth, the second one must explain more than 1.5·log(N) variances of the
         residual. Knots at neighbouring values stay only if they lower the error of held-out rows.
         ``compat="earth"`` has none of these rules.
     max_knots : int, "auto" or None, default "auto"

@@ -41,8 +41,11 @@ if TYPE_CHECKING:  # a fit in memory does without torch
 AUTO_KNOTS = 255
 # Terms that may have children at a time.
 MAX_PARENTS = 20
-# Charge for a knot of additive fits that may bend anywhere.
+# Charge of GCV for a knot: of additive fits that may bend anywhere, of those whose knots keep a distance, and of fits
+# with interactions.
 ADDITIVE_PENALTY = 2.0
+SPACED_PENALTY = 2.5
+INTERACTION_PENALTY = 3.0
 # By how far apart knots must be; a search without held-out rows keeps off neighbouring values.
 RULES = {"free": FREE, "paying": OWN, "apart": APART, "auto": APART}
 # Share of the rows that say whether knots at neighbouring values pay.
@@ -108,13 +111,14 @@ class Plan:
         """Fill in the defaults."""
         assert not isinstance(options.max_degree, str)
         rules, degree = _rules(options), options.max_degree
-        cheap = degree == 1 and rules.distance == 0
+        additive = ADDITIVE_PENALTY if rules.distance == 0 else SPACED_PENALTY
+        penalty = additive if degree == 1 else INTERACTION_PENALTY
         automatic = None if rules.free_knots else AUTO_KNOTS
         max_knots = automatic if isinstance(options.max_knots, str) else options.max_knots
         return cls(
             rules=rules,
             degree=degree,
-            penalty=(ADDITIVE_PENALTY if cheap else 3.0) if options.penalty is None else float(options.penalty),
+            penalty=penalty if options.penalty is None else float(options.penalty),
             total=total,
             spans=default_spans(total, features, options.minspan, options.endspan),
             max_terms=options.max_terms or default_max_terms(features, degree),

@@ -77,7 +77,7 @@ FREE = Rules(
 )
 
 # Ours: knots keep a distance that the data can tell, see benchmarks/knots.py. APART never bends at neighbouring values.
-OWN = replace(FREE, distance=1 / 12, pays=2.0)
+OWN = replace(FREE, distance=1 / 12, pays=1.5)
 APART = replace(OWN, neighbours=False)
 
 
