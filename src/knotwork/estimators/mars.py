@@ -72,8 +72,8 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         rows falls by more than 1 %: three fifths of the rows are held out, a fifth at a time, chosen by their
         values. Each degree that is tried takes as long as two to three fits.
     penalty : float, default None
-        What GCV charges for a knot; None is 2.5, or 3 with interactions; with compat="earth", 2 and 3. With 0 it charges
-        for terms only, with −1 for neither.
+        What GCV charges for a knot; None is 2.5, or 3 with interactions; with compat="earth", 2 and 3.
+        With 0 it charges for terms only, with −1 for neither.
     threshold : float, default 1e-3
         The forward pass stops when a step would raise R² by less than this.
     minspan, endspan : int, default None
