@@ -116,6 +116,13 @@ def test_batches_that_look_different_are_left_to_the_survey(other):
     assert found[1].X is other[0]
 
 
+def test_a_batch_that_is_no_table_comes_alone():
+    found = list(joined(iter([Rows(X[:, 0], Y, None, 0), Rows(X[:, 0], Y, None, 1)])))
+    assert [len(part) for part in found] == [N, N]
+    with pytest.raises(DataError, match=r"must be a table, or an array .* got float64 of \(60,\)"):
+        kw.MarsRegressor().fit([(X[:, 0], Y)])
+
+
 def test_a_thousand_batches_are_a_part_and_the_same_fit():
     rng = np.random.default_rng(1)
     rows = rng.normal(size=(3000, 2))

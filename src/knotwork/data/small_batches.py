@@ -109,7 +109,9 @@ def _looks(rows: Rows, frame: nw.DataFrame[Any] | None, size: int) -> Any:
     """Return what two batches must have in common to be joined, None for one that stays alone."""
     beside = [rows.y] if rows.weight is None else [rows.y, rows.weight]
     ends = [_array_looks(_array(values), size) for values in beside]
-    table = _array_looks(rows.X, size) if frame is None else _frame_looks(rows.X, frame)
+    table = _frame_looks(rows.X, frame) if frame is not None else None
+    if frame is None and getattr(rows.X, "ndim", 0) == 2:
+        table = _array_looks(rows.X, size)
     return None if table is None or None in ends else (type(rows.X), table, ends)
 
 
