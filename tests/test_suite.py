@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from benchmarks.suite import __main__ as commands
-from benchmarks.suite import draw, load, measure, prepare, ranks, report, results, small, starts
+from benchmarks.suite import draw, load, measure, models, prepare, ranks, report, results, small, starts
 from benchmarks.suite.catalogue import CLASSES, REGRESSION, TABLES
 from scipy import stats
 
@@ -79,6 +79,21 @@ def test_rare_classes_are_left_out():
 
 
 @pytest.mark.usefixtures("saratoga")
+def test_stored_tables_are_those_of_the_wheels(tmp_path, monkeypatch):
+    commands.main(["store", str(tmp_path), "--tables", "saratoga", "chile"])
+    wheels = {name: load.load(name) for name in ("saratoga", "chile")}
+    assert wheels["saratoga"].X["kind"].isna().any()
+    monkeypatch.setenv("KNOTWORK_TABLES", str(tmp_path))
+    monkeypatch.setattr(load, "_read", lambda place: pytest.fail("the wheel is read"))
+    load.load.cache_clear()
+    for name, whole in wheels.items():
+        stored = load.load(name)
+        pd.testing.assert_frame_equal(stored.X, whole.X, check_exact=True)
+        np.testing.assert_array_equal(stored.y, whole.y)
+        assert stored.y.dtype == whole.y.dtype
+
+
+@pytest.mark.usefixtures("saratoga")
 def test_splits_are_disjoint_and_repeatable():
     train, test = load.load_split("saratoga", 1)
     again, _ = load.load_split("saratoga", 1)
@@ -141,6 +156,18 @@ def test_own_models_are_measured(tmp_path):
     train, test = load.load_split("saratoga", 0)
     assert result.error < np.sqrt(np.mean((test.y - train.y.mean()) ** 2))
     assert result.version.startswith("0.")
+
+
+@pytest.mark.usefixtures("saratoga")
+def test_networks_train_on_the_device_that_is_named(tmp_path, capsys):
+    X = load.load("saratoga").X
+    assert models.make("net_1", X, "regression", 0, "meta").device == "meta"
+    out = tmp_path / "results.csv"
+    commands.main(
+        ["run", "--tables", "saratoga", "--models", "net_1", "--splits", "0", "--device", "meta", "--out", str(out)]
+    )
+    assert "device must name a device of this machine, 'meta'" in capsys.readouterr().out
+    assert not out.exists()
 
 
 def test_a_failing_model_leaves_no_row(tmp_path, monkeypatch, capsys):

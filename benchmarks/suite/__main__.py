@@ -30,6 +30,11 @@ def _parser() -> argparse.ArgumentParser:
     fetch.add_argument("--tables", nargs="+", metavar="NAME")
     fetch.set_defaults(command=_fetch)
 
+    store = commands.add_parser("store", help="store the tables for machines without the wheels")
+    store.add_argument("folder", type=Path, help="KNOTWORK_TABLES=FOLDER reads the tables from there")
+    store.add_argument("--tables", nargs="+", metavar="NAME")
+    store.set_defaults(command=_store)
+
     run = commands.add_parser("run", help="fit models to splits of tables; goes on where it was stopped")
     run.add_argument("--tables", nargs="+", metavar="NAME", help="default: all development tables")
     run.add_argument("--models", nargs="+", metavar="NAME", help="default: all but net_8")
@@ -69,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     starts.add_argument("--table", action="store_true", help="only print the results so far")
     starts.add_argument("--knotwork", type=Path)
     starts.set_defaults(command=_starts)
+    for command in (run, small, starts):
+        command.add_argument("--device", default="cpu", help="where SplineNet, RealMLP and TabM train; default: cpu")
     return parser
 
 
@@ -100,6 +107,16 @@ def _fetch(options: argparse.Namespace) -> None:
     print(describe(options.tables or list(TABLES)))
 
 
+def _store(options: argparse.Namespace) -> None:
+    from benchmarks import stored_tables
+
+    from .catalogue import TABLES
+    from .load import plain
+
+    options.folder.mkdir(parents=True, exist_ok=True)
+    stored_tables.store("suite", options.tables or list(TABLES), plain, options.folder)
+
+
 def _run(options: argparse.Namespace) -> None:
     from .models import NAMES, OURS, PEERS, version_of
     from .results import read
@@ -116,10 +133,10 @@ def _run(options: argparse.Namespace) -> None:
         for table in tables:
             for model in models:
                 if (table, split, model) not in have:
-                    attempt(options.out, table, split, model)
+                    attempt(options.out, table, split, model, device=options.device)
 
 
-def attempt(out: Path, table: str, split: int, model: str, **more: int) -> None:
+def attempt(out: Path, table: str, split: int, model: str, **more: int | str) -> None:
     """Measure and keep the result; a model that fails is reported and leaves no row."""
     from .measure import measure
     from .results import append
@@ -160,7 +177,7 @@ def _small(options: argparse.Namespace) -> None:
     from . import small
 
     if not options.table:
-        small.run(options.out, options.models, options.rows, options.draws)
+        small.run(options.out, options.models, options.rows, options.draws, options.device)
     print(small.report(options.out))
 
 
@@ -168,7 +185,8 @@ def _starts(options: argparse.Namespace) -> None:
     from . import starts
 
     if not options.table:
-        starts.run(options.out, chosen_tables(options.tables, options.final), options.splits, options.seeds)
+        tables = chosen_tables(options.tables, options.final)
+        starts.run(options.out, tables, options.splits, options.seeds, options.device)
     print(starts.report(options.out))
 
 

@@ -20,14 +20,14 @@ from .results import Result
 MIN_PROBABILITY = 1e-6
 
 
-def measure(table: str, split: int, name: str, max_rows: int = MAX_TRAIN) -> Result:
+def measure(table: str, split: int, name: str, max_rows: int = MAX_TRAIN, device: str = "cpu") -> Result:
     """Fit a model to a split of a table and score it on the test rows; warnings of the peers are not ours to show."""
     task = TABLES[table].task
     train, test = load_split(table, split, max_rows)
-    _warm_up(name, task)
+    _warm_up(name, task, device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = make(name, train.X, task, split)
+        model = make(name, train.X, task, split, device)
         start = time.process_time()
         model.fit(train.X, train.y)
         fitted = time.process_time()
@@ -66,12 +66,12 @@ def _inside(model: Any, fit: float, predict: float) -> tuple[float, float]:
 
 
 @lru_cache
-def _warm_up(name: str, task: str) -> None:
+def _warm_up(name: str, task: str, device: str) -> None:
     """Load and compile before the clock starts."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.normal(size=300), "b": rng.normal(size=300), "c": rng.choice(["u", "v"], 300)})
     y = X["a"].to_numpy() + rng.normal(size=300)
-    model = make(name, X, task, 0)
+    model = make(name, X, task, 0, device)
     if name in OURS and name.startswith("net"):
         model.set_params(epochs=2)
     elif name not in (*OURS, "lightgbm", "hgb", "catboost", "linear"):

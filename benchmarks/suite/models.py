@@ -32,6 +32,7 @@ from .load import text_columns
 HGB_LEVELS = 255
 PEERS = ("catboost", "lightgbm", "hgb", "linear", "earth", "earth_2", "ebm", "ebm_additive", "realmlp_s", "mlp",
          "realmlp", "tabm", "djinn")  # fmt: skip
+PYTABKIT = ("realmlp", "realmlp_s", "tabm")
 OURS = ("mars_1", "mars_2", "mars_auto", "net_1", "net_8", "net_random")
 NAMES = {
     "catboost": "CatBoost", "lightgbm": "LightGBM", "hgb": "HistGradientBoosting", "linear": "ridge / logistic",
@@ -42,15 +43,19 @@ NAMES = {
 }  # fmt: skip
 
 
-def make(name: str, X: pd.DataFrame, task: str, seed: int) -> Any:
-    """Return an unfitted model for raw training rows X (N, columns): ``fit(X, y)``, then predict or predict_proba."""
+def make(name: str, X: pd.DataFrame, task: str, seed: int, device: str = "cpu") -> Any:
+    """Return an unfitted model for raw training rows X (N, columns): ``fit(X, y)``, then predict or predict_proba.
+
+    device : where SplineNet, RealMLP and TabM train
+    """
     regression = task == "regression"
     if name in OURS:
-        return own(name, regression, seed)
-    return globals()[f"_{name}"](X, regression, seed)
+        return own(name, regression, seed, device)
+    options = {"device": device} if name in PYTABKIT else {}
+    return globals()[f"_{name}"](X, regression, seed, **options)
 
 
-def own(name: str, regression: bool, seed: int) -> Any:
+def own(name: str, regression: bool, seed: int, device: str = "cpu") -> Any:
     import knotwork as kw
 
     kind, choice = name.split("_")
@@ -65,7 +70,7 @@ def own(name: str, regression: bool, seed: int) -> Any:
         options["n_members"] = 8 if choice == "8" else 1
     elif choice == "8":
         raise SystemExit(f"net_8 needs a knotwork with n_members; {kw.__file__} has none")
-    return net(random_state=seed, n_jobs=1, **options)
+    return net(random_state=seed, n_jobs=1, device=device, **options)
 
 
 def version_of(name: str) -> str:
@@ -82,8 +87,7 @@ def version_of(name: str) -> str:
         return Earth.version()
     packages = {"ebm": "interpret-core", "ebm_additive": "interpret-core", "catboost": "catboost",
                 "lightgbm": "lightgbm", "djinn": "djinnml"}  # fmt: skip
-    pytabkit = name in ("realmlp", "realmlp_s", "tabm")
-    return version("pytabkit" if pytabkit else packages.get(name, "scikit-learn"))
+    return version("pytabkit" if name in PYTABKIT else packages.get(name, "scikit-learn"))
 
 
 def _catboost(X: pd.DataFrame, regression: bool, seed: int) -> Any:
@@ -139,26 +143,26 @@ def _ebm_additive(X: pd.DataFrame, regression: bool, seed: int) -> Any:
     return _ebm(X, regression, seed, interactions=0)
 
 
-def _pytabkit(name: str, regression: bool, seed: int) -> Any:
+def _pytabkit(name: str, regression: bool, seed: int, device: str) -> Any:
     from pytabkit.models.sklearn import sklearn_interfaces
 
     kind = getattr(sklearn_interfaces, f"{name}_{'Regressor' if regression else 'Classifier'}")
     options: dict[str, Any] = {} if regression else {"val_metric_name": "cross_entropy"}
     if not regression and name.startswith("RealMLP"):
         options["use_ls"] = False
-    return make_pipeline(prepare.filled(), kind(device="cpu", random_state=seed, n_threads=1, **options))
+    return make_pipeline(prepare.filled(), kind(device=device, random_state=seed, n_threads=1, **options))
 
 
-def _realmlp(X: pd.DataFrame, regression: bool, seed: int) -> Any:
-    return _pytabkit("RealMLP_TD", regression, seed)
+def _realmlp(X: pd.DataFrame, regression: bool, seed: int, device: str) -> Any:
+    return _pytabkit("RealMLP_TD", regression, seed, device)
 
 
-def _realmlp_s(X: pd.DataFrame, regression: bool, seed: int) -> Any:
-    return _pytabkit("RealMLP_TD_S", regression, seed)
+def _realmlp_s(X: pd.DataFrame, regression: bool, seed: int, device: str) -> Any:
+    return _pytabkit("RealMLP_TD_S", regression, seed, device)
 
 
-def _tabm(X: pd.DataFrame, regression: bool, seed: int) -> Any:
-    return _pytabkit("TabM_D", regression, seed)
+def _tabm(X: pd.DataFrame, regression: bool, seed: int, device: str) -> Any:
+    return _pytabkit("TabM_D", regression, seed, device)
 
 
 def _djinn(X: pd.DataFrame, regression: bool, seed: int) -> Any:

@@ -29,7 +29,7 @@ def tables() -> list[str]:
     ]
 
 
-def run(out: Path, models: list[str], rows: list[int], draws: list[int]) -> None:
+def run(out: Path, models: list[str], rows: list[int], draws: list[int], device: str = "cpu") -> None:
     from .__main__ import attempt
 
     done = read(out)
@@ -39,7 +39,7 @@ def run(out: Path, models: list[str], rows: list[int], draws: list[int]) -> None
             for count in rows:
                 for model in models:
                     if (table, draw, model, count) not in have:
-                        attempt(out, table, draw, model, max_rows=count)
+                        attempt(out, table, draw, model, max_rows=count, device=device)
 
 
 def report(out: Path) -> str:

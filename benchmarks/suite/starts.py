@@ -51,7 +51,7 @@ class Run:
     losses: np.ndarray
 
 
-def run(out: Path, tables: list[str], splits: list[int], seeds: list[int]) -> None:
+def run(out: Path, tables: list[str], splits: list[int], seeds: list[int], device: str = "cpu") -> None:
     done = read(out)
     have = set(zip(done.table, done.split, done.seed, strict=True))
     for split in splits:
@@ -60,7 +60,7 @@ def run(out: Path, tables: list[str], splits: list[int], seeds: list[int]) -> No
                 if (table, split, seed) in have:
                     continue
                 try:
-                    pair = compare(table, split, seed)
+                    pair = compare(table, split, seed, device)
                 except Exception:
                     print(f"{table} {split} {seed}: failed\n{traceback.format_exc(limit=-3)}", flush=True)
                     continue
@@ -68,8 +68,8 @@ def run(out: Path, tables: list[str], splits: list[int], seeds: list[int]) -> No
                 print(f"{table} {split} {seed}: {pair.spline_error / pair.random_error:.3f}", flush=True)
 
 
-def compare(table: str, split: int, seed: int) -> Pair:
-    spline, random = (_fit(table, split, seed, name) for name in ("net_1", "net_random"))
+def compare(table: str, split: int, seed: int, device: str = "cpu") -> Pair:
+    spline, random = (_fit(table, split, seed, name, device) for name in ("net_1", "net_random"))
     best = int(random.losses.argmin())
     return Pair(
         table, split, seed, spline.error, random.error, spline.seconds, random.seconds,
@@ -83,10 +83,10 @@ def first_time(run: Run, loss: float) -> float | None:
     return float(run.times[reached[0]]) if len(reached) else None
 
 
-def _fit(table: str, split: int, seed: int, name: str) -> Run:
+def _fit(table: str, split: int, seed: int, name: str, device: str) -> Run:
     regression = TABLES[table].task == "regression"
     train, test = load_split(table, split)
-    model: Any = own(name, regression, seed)
+    model: Any = own(name, regression, seed, device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         clock, cpu = time.perf_counter(), time.process_time()
