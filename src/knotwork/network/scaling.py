@@ -37,7 +37,9 @@ class Scaling(nn.Module):
     ----------
     centre, scale : (d,); of the features in front of a network. Behind it, y·std + mean of the responses is
         ``Scaling(-mean / std, 1 / std)``
-    lower, upper : (d,) minima and maxima that features are held at, both or none; infinite for a feature without
+    lower, upper : (d,) minima and maxima that x is held at, both or none; infinite for a feature without. Behind a
+        network, x are its standardised responses, whose gradient is that of a layer without limits: training brings
+        rows back that are held
 
     Examples
     --------
@@ -111,8 +113,16 @@ class Scaling(nn.Module):
         limits = learn_limits(matrix) if extrapolate == "clip" else None
         matrix = matrix if limits is None else limits.hold(matrix)
         centre, std = mean_and_std(matrix)
-        sides = (None, None) if limits is None else (limits.lower, limits.upper)
-        return cls(centre, input_scaling(Coordinates.of_features(centre, std, 1)).x_scale, *sides)
+        return cls.within(limits, centre, input_scaling(Coordinates.of_features(centre, std, 1)).x_scale)
+
+    @classmethod
+    def within(cls, limits: Limits | None, centre: Floats, scale: Floats) -> Self:
+        """Return the layer with these limits, None for none.
+
+        >>> Scaling.within(Limits([0.0], [1.0]), [0.0], [0.5])(torch.tensor([[7.0]])).item()
+        2.0
+        """
+        return cls(centre, scale) if limits is None else cls(centre, scale, limits.lower, limits.upper)
 
     @classmethod
     def back_to(cls, y: Any) -> Self:
@@ -132,6 +142,21 @@ class Scaling(nn.Module):
         self.back = True
         return self
 
+    def reach_to_(self, low: Floats, high: Floats) -> None:
+        """Hold no response of this range, (p,) each; infinite ends let all through. Without limits nothing changes.
+
+        >>> layer = Scaling.within(Limits([0.0], [1.0]), [0.0], [1.0]).turned_back()
+        >>> layer.reach_to_(np.array([0.5]), np.array([4.0]))
+        >>> layer.limits
+        Limits(lower=array([0.]), upper=array([4.]))
+        """
+        if self.lower is None or self.upper is None:
+            return
+        scale, centre = self.scale.cpu().numpy(), self.centre.cpu().numpy()
+        ends = [torch.from_numpy(end * scale + centre).to(self.lower) for end in (low, high)]
+        self.lower.copy_(torch.minimum(self.lower, ends[0]))
+        self.upper.copy_(torch.maximum(self.upper, ends[1]))
+
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of what comes out."""
@@ -139,7 +164,7 @@ class Scaling(nn.Module):
 
     @property
     def limits(self) -> Limits | None:
-        """The limits that features are held at."""
+        """The limits that x is held at."""
         if self.lower is None or self.upper is None:
             return None
         return Limits(self.lower.cpu().numpy(), self.upper.cpu().numpy())
@@ -161,7 +186,9 @@ class Scaling(nn.Module):
         rows = x.to(self.centre.dtype)
         lower, upper = self.lower, self.upper
         if lower is not None and upper is not None:
-            rows = torch.minimum(torch.maximum(rows, lower), upper)
+            held = torch.minimum(torch.maximum(rows, lower), upper)
+            # Behind a network the gradient is that of rows not held: else a row beyond the limits would stay there.
+            rows = held.detach() + (rows - rows.detach()) if self.back and rows.requires_grad else held
         dtype = self._like.dtype
         if self.back and (dtype == torch.float16 or dtype == torch.bfloat16):
             dtype = torch.float32
