@@ -37,7 +37,7 @@ function partsOf(m, codes, x, outputs, output) {
     found.push(...values.map((v, c) => [m.columns[c].name, v]), ...together);
     if (m.spline.outputLimits) {
       const free = splineFunction({ ...m.spline, outputLimits: null })(x)[output];
-      found.push([m.parts.held, outputs[output] - free]);
+      if (free !== outputs[output]) found.push([m.parts.held, outputs[output] - free]);
     }
   } else {
     const values = m.parts.curves.map((curve, c) => {
