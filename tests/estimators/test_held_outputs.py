@@ -89,9 +89,8 @@ numbers = st.floats(allow_nan=False, allow_infinity=False)
 def test_no_finite_row_leaves_the_range(rows):
     for name in MODELS:
         found, (low, high) = predictions(fitted(name), rows), ends(name)
-        slack = 1e-12 * (high - low + np.abs(high))
-        assert (found >= low - slack).all()
-        assert (found <= high + slack).all()
+        assert (found >= low).all()
+        assert (found <= high).all()
 
 
 def test_rows_far_out_are_held_and_others_are_not(model, name):
@@ -101,7 +100,7 @@ def test_rows_far_out_are_held_and_others_are_not(model, name):
         assert held(found, name)[:40].mean() > 0.2
     assert not held(predictions(model, X), name).any()
     spline = model.spline_.output_limits
-    np.testing.assert_allclose([spline.lower, spline.upper], ends(name), rtol=1e-12)
+    np.testing.assert_array_equal([spline.lower, spline.upper], ends(name))
     np.testing.assert_array_equal(free(X), model.spline_(X))
     if name.startswith("mars"):
         np.testing.assert_array_equal(kw.as_pwl(model)(FAR), model.predict(FAR))

@@ -181,6 +181,7 @@ def test_training_holds_the_rows():
         (lambda: kw.Scaling([0.0], [1.0], [0.0]), "must be given together"),
         (lambda: kw.Scaling([0.0], [1.0], [0.0, 1.0], [1.0, 2.0]), "must have the shape of centre"),
         (lambda: kw.fold(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), HELD, nn.Linear(1, 1))), "must stand at an end"),
+        (lambda: kw.fold(nn.Sequential(nn.Linear(1, 1), HELD)), "must stand in front"),
     ],
 )
 def test_limits_that_cannot_be(make, message):

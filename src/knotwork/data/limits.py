@@ -40,6 +40,10 @@ class Limits(FrozenArrays):
     >>> limits = Limits([0.0, -np.inf], [1.0, np.inf])
     >>> limits.hold(np.array([[-3.0, 5.0], [0.5, 5.0]])).tolist()
     [[0.0, 5.0], [0.5, 5.0]]
+    >>> limits.moved(np.array([2.0, 1.0]), np.array([1.0, 0.0])).sides()
+    [[1.0, -inf], [3.0, inf]]
+    >>> limits.around(Limits([-1.0, 0.0], [0.5, 1.0])).sides()
+    [[-1.0, -inf], [1.0, inf]]
     """
 
     lower: Floats
@@ -79,8 +83,8 @@ class Limits(FrozenArrays):
         """Return minima and maxima as plain numbers."""
         return [self.lower.tolist(), self.upper.tolist()]
 
-    def and_of(self, other: Limits) -> Limits:
-        """Return limits that hold nothing which either of both leaves."""
+    def around(self, other: Limits) -> Limits:
+        """Return the limits around both."""
         return Limits(np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper))
 
     def moved(self, gain: Floats, shift: Floats) -> Limits:

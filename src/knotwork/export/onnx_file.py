@@ -208,8 +208,8 @@ def _network(nodes: Nodes, subject: Subject, x: str) -> str:
         x = nodes.affine(x, *layer) if isinstance(layer, tuple) else nodes.activation(x, layer)
     if c is None:
         return x
-    held = None if c.y_limits is None else c.y_limits_inside(c.y_limits)
-    return nodes.scaling(x, c.inverse.y_centre, c.inverse.y_scale, held)
+    y = nodes.scaling(x, c.inverse.y_centre, c.inverse.y_scale)
+    return y if c.y_limits is None else nodes.held(y, c.y_limits, nodes.dtype)
 
 
 def _classes(nodes: Nodes, logits: str, classes: tuple[Any, ...], kind: int) -> dict[str, Result]:

@@ -255,8 +255,7 @@ def build(
         c, back = chain.scaling, chain.scaling.inverse
         modules.insert(0, Scaling.within(c.limits, c.x_centre, c.x_scale).to(device, dtype))
         if (c.y_scale != 1).any() or c.y_centre.any() or c.y_limits is not None:
-            held = None if c.y_limits is None else c.y_limits_inside(c.y_limits)
-            modules.append(Scaling.within(held, back.y_centre, back.y_scale).turned_back().to(device, dtype))
+            modules.append(Scaling.within(c.y_limits, back.y_centre, back.y_scale).turned_back().to(device, dtype))
     net = nn.Sequential(*modules)
     net.conversion = chain.conversion  # type: ignore[assignment]
     return net
@@ -430,10 +429,10 @@ def scaling_coordinates(x: Scaling | None, y: Scaling | None, inputs: int, outpu
     if x is not None:
         c = replace(c, x_centre=x.centre.cpu().numpy(), x_scale=x.scale.cpu().numpy(), limits=x.limits)
     if y is not None:
+        if y.limits is not None and not y.back:
+            raise NetworkError("a Scaling of features with limits must stand in front of a network, got one behind")
         scale = 1 / y.scale.cpu().numpy()
-        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale)
-        if y.limits is not None:
-            c = replace(c, y_limits=c.inverse.y_limits_inside(y.limits))
+        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale, y_limits=y.limits)
     return c
 
 

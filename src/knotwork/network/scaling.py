@@ -37,9 +37,9 @@ class Scaling(nn.Module):
     ----------
     centre, scale : (d,); of the features in front of a network. Behind it, y·std + mean of the responses is
         ``Scaling(-mean / std, 1 / std)``
-    lower, upper : (d,) minima and maxima that x is held at, both or none; infinite for a feature without. Behind a
-        network, x are its standardised responses, whose gradient is that of a layer without limits: training brings
-        rows back that are held
+    lower, upper : (d,) minima and maxima that features are held at, both or none; infinite for a feature without.
+        Behind a network (``turned_back``) responses are held at them, once they are scaled. Their gradient is that of a
+        layer without limits, so that training brings rows back that are held
 
     Examples
     --------
@@ -152,10 +152,8 @@ class Scaling(nn.Module):
         """
         if self.lower is None or self.upper is None:
             return
-        scale, centre = self.scale.cpu().numpy(), self.centre.cpu().numpy()
-        ends = [torch.from_numpy(end * scale + centre).to(self.lower) for end in (low, high)]
-        self.lower.copy_(torch.minimum(self.lower, ends[0]))
-        self.upper.copy_(torch.maximum(self.upper, ends[1]))
+        self.lower.copy_(torch.minimum(self.lower, torch.from_numpy(np.array(low)).to(self.lower)))
+        self.upper.copy_(torch.maximum(self.upper, torch.from_numpy(np.array(high)).to(self.upper)))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -164,7 +162,7 @@ class Scaling(nn.Module):
 
     @property
     def limits(self) -> Limits | None:
-        """The limits that x is held at."""
+        """The limits that features are held at, or responses."""
         if self.lower is None or self.upper is None:
             return None
         return Limits(self.lower.cpu().numpy(), self.upper.cpu().numpy())
@@ -184,15 +182,23 @@ class Scaling(nn.Module):
         if x.shape[-1:] != self.centre.shape:  # a single column would be broadcast
             raise ValueError(f"a Scaling of {self.centre.shape[0]} features got rows of shape {x.shape}")
         rows = x.to(self.centre.dtype)
-        lower, upper = self.lower, self.upper
-        if lower is not None and upper is not None:
-            held = torch.minimum(torch.maximum(rows, lower), upper)
-            # Behind a network the gradient is that of rows not held: else a row beyond the limits would stay there.
-            rows = held.detach() + (rows - rows.detach()) if self.back and rows.requires_grad else held
         dtype = self._like.dtype
-        if self.back and (dtype == torch.float16 or dtype == torch.bfloat16):
+        if not self.back:
+            return ((self._held(rows) - self.centre) / self.scale).to(dtype)
+        if dtype == torch.float16 or dtype == torch.bfloat16:
             dtype = torch.float32
-        return ((rows - self.centre) / self.scale).to(dtype)
+        responses = (rows - self.centre) / self.scale
+        held = self._held(responses)
+        if self.lower is not None and responses.requires_grad:
+            # The gradient is that of responses not held: else a row beyond the limits would stay there.
+            held = held.detach() + (responses - responses.detach())
+        return held.to(dtype)
+
+    def _held(self, x: Tensor) -> Tensor:
+        lower, upper = self.lower, self.upper
+        if lower is None or upper is None:
+            return x
+        return torch.minimum(torch.maximum(x, lower), upper)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
         before = {name: getattr(self, name) for name in ("centre", "scale", "lower", "upper")}

@@ -96,7 +96,7 @@ class Stream:
             )
         limits, ends = self.limits, self.responses
         if sign > 0:
-            limits, ends = limits.and_of(range_of(X)), ends.and_of(range_of(y))
+            limits, ends = limits.around(range_of(X)), ends.around(range_of(y))
         peak = max(self.peak, float(sums.opening.squares.sum()))
         return replace(self, sums=sums, limits=limits, responses=ends, rows=self.rows + sign * len(X), peak=peak)
 

@@ -271,7 +271,7 @@ def _let_out_(net: nn.Module, given: Given, goal: Loss, ranks: Ranks | None) -> 
         return
     seen = range_of(np.concatenate([given.measured.y, given.validation.y]))
     for other in () if ranks is None else ranks.gather(seen):
-        seen = seen.and_of(other)
+        seen = seen.around(other)
     limits = response_limits(seen.lower, seen.upper)
     end.reach_to_(limits.lower, limits.upper)
 
