@@ -249,10 +249,11 @@ def test_trained_networks_are_copied_with_their_scaling(fit, name):
     bare = kw.to_network(model, fold=True, dtype=torch.float64)
     front = kw.to_network(model, dtype=torch.float64)
     logits = "classes" in name
-    # A layer that holds the features at their limits, and the network's own.
+    # A layer that holds the features at their limits, the network's own, and one that holds the response.
     inside = [type(m).__name__ for m in front[1 : 6 if logits else -1]]
-    assert [type(m).__name__ for m in bare] == inside[:2] + inside
-    assert kw.network_size(model, fold=True).widths[1:] == (16, 16)
+    assert [type(m).__name__ for m in bare] == inside[:2] + inside + (not logits) * inside[-2:]
+    holding = () if logits else (4,) if "leaky" in name else (2,)
+    assert kw.network_size(model, fold=True).widths[1:] == (16, 16, *holding)
     assert isinstance(front[0], kw.Scaling)
     assert isinstance(front[-1], kw.Scaling) == (not logits)
     assert not any(isinstance(m, kw.Scaling) for m in bare)

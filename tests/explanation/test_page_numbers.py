@@ -96,6 +96,33 @@ def test_the_page_predicts_and_shows_what_python_does(model):
     assert next(e for e in drawn if e["column"] == "flag")["grid"] == [0, 1]
 
 
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize(
+    "model",
+    [kw.MarsRegressor(), kw.SplineNetRegressor(n_members=1, hidden=(16,), epochs=0, random_state=0)],
+    ids=["spline", "network"],
+)
+def test_the_page_holds_predictions_and_says_so(model, outputs):
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=N)
+    X = np.column_stack([first, first + 0.05 * rng.normal(size=N)])
+    y = np.column_stack([3 * X[:, 0] - 2.9 * X[:, 1], X[:, 0]])[:, :outputs]
+    apart = X * [1.0, -1e3]
+    explanation = kw.explain(model.fit(X, y), apart, y)
+    page = content(explanation)
+    found, rows = run(page, PREDICTIONS), page["rows"]["numbers"]
+    expected = model.predict(apart)[rows].reshape(len(rows), -1)
+    np.testing.assert_allclose(found["predictions"], expected, atol=1e-6)
+    half = np.ptp(y, axis=0) / 2
+    held = np.isclose(expected, y.min(axis=0) - half) | np.isclose(expected, y.max(axis=0) + half)
+    assert held[:, 0].mean() > 0.2
+    base = page["model"]["parts"]["base"][0]
+    total = [base + sum(value for _, value in parts) for parts in found["parts"]]
+    np.testing.assert_allclose(total, expected[:, 0], atol=1e-6)
+    if isinstance(model, kw.MarsRegressor):
+        assert ["held at the limit" in dict(parts) for parts in found["parts"]] == held[:, 0].tolist()
+
+
 @pytest.mark.parametrize("classes", [2, 3])
 @pytest.mark.parametrize(
     "model",

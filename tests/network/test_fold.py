@@ -24,7 +24,7 @@ FAR = np.array([-1e6, -1e3, -50.0, -6.0, -1.0, 0.0, 0.5, 2.0, 6.0, 50.0, 1e3, 1e
 
 
 @st.composite
-def held_splines(draw):
+def held_splines(draw, outputs_held=False):
     hinges = st.builds(kw.Hinge, st.integers(0, FEATURES - 1), numbers, st.sampled_from([1, -1]))
     pairs = st.tuples(numbers, numbers).map(
         lambda knots: kw.Min((kw.Hinge(0, knots[0], 1), kw.Hinge(2, knots[1], -1)), (1.0, 2.0))
@@ -37,7 +37,11 @@ def held_splines(draw):
     open_ends = draw(arrays(bool, (2, FEATURES)))
     sides[open_ends] = np.where(np.arange(2)[:, None], np.inf, -np.inf).repeat(FEATURES, axis=1)[open_ends]
     intercept = draw(st.lists(numbers, min_size=outputs, max_size=outputs))
-    return kw.Spline(tuple(terms), intercept, coef, ("a", "b", "c"), kw.Limits(*sides))
+    held = None
+    if outputs_held:
+        ends = np.sort(draw(arrays(float, (2, outputs), elements=numbers)), axis=0)
+        held = kw.Limits(ends[0], np.where(draw(arrays(bool, outputs)), ends[1], np.inf))
+    return kw.Spline(tuple(terms), intercept, coef, ("a", "b", "c"), kw.Limits(*sides), output_limits=held)
 
 
 def rows(seed=0):
@@ -55,7 +59,7 @@ def run(net, X):
         return net(torch.from_numpy(X)).double().numpy()
 
 
-@given(held_splines(), st.sampled_from(["relu", "leaky_relu", "prelu"]))
+@given(st.booleans().flatmap(held_splines), st.sampled_from(["relu", "leaky_relu", "prelu"]))
 def test_every_form_of_a_spline_is_the_same_everywhere(spline, activation):
     X = rows()
     values = spline(X).reshape(len(X), -1)
@@ -81,7 +85,16 @@ def test_a_folded_spline_keeps_its_depth(spline):
     assert bare[0] <= kw.network_size(replace(spline, limits=None), fold=True).widths[0] + 2 * FEATURES
 
 
-@given(held_splines())
+@given(held_splines(True))
+def test_an_output_that_is_held_is_one_layer_more(spline):
+    plain, bare = (read_chain(kw.to_network(spline, fold=fold)).widths for fold in (False, True))
+    free = read_chain(kw.to_network(replace(spline, output_limits=None), fold=True)).widths
+    assert bare[:-1] == free
+    assert bare[-1] <= 2 * len(spline.output_limits)
+    assert len(bare) == len(plain) + 1
+
+
+@given(st.booleans().flatmap(held_splines))
 def test_in_single_precision(spline):
     X = rows()
     values = spline(X).reshape(len(X), -1)
@@ -167,7 +180,7 @@ def test_training_holds_the_rows():
         (lambda: kw.Scaling([0.0], [1.0], [np.nan], [0.0]), "lower must be at most upper"),
         (lambda: kw.Scaling([0.0], [1.0], [0.0]), "must be given together"),
         (lambda: kw.Scaling([0.0], [1.0], [0.0, 1.0], [1.0, 2.0]), "must have the shape of centre"),
-        (lambda: kw.fold(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), HELD, nn.Linear(1, 1))), "must stand in front"),
+        (lambda: kw.fold(nn.Sequential(nn.Linear(1, 1), nn.ReLU(), HELD, nn.Linear(1, 1))), "must stand at an end"),
         (lambda: kw.fold(nn.Sequential(nn.Linear(1, 1), HELD)), "must stand in front"),
     ],
 )

@@ -302,7 +302,9 @@ def added_units(net, grown, values):
 
 
 @pytest.mark.parametrize(("fill", "with_rows"), [("random", False), ("random", True), ("hinge", True)])
-@pytest.mark.parametrize(("widths", "fold"), [((64,), True), ((128, 64, 32), True), ((48, 24), False)])
+@pytest.mark.parametrize(
+    ("widths", "fold"), [((64, 8), True), ((128, 64, 32), True), ((64,), False), ((48, 24), False)]
+)
 def test_every_added_unit_trains(abalone, widths, fold, fill, with_rows):
     _, X, y = abalone
     net = to_network(kw.MarsRegressor().fit(X, y), fold=fold)

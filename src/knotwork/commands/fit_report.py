@@ -92,7 +92,11 @@ def describe(model: Any, target: str) -> dict[str, Any]:
         "features": list(spline.feature_names),
         "encoding": [] if parts.encoder is None else list(parts.encoder.notes(used)),
         "formulas": {
-            label: str(replace(spline, intercept=spline.intercept[[k]], coef=spline.coef[:, [k]], limits=None))
+            label: str(
+                replace(
+                    spline, intercept=spline.intercept[[k]], coef=spline.coef[:, [k]], limits=None, output_limits=None
+                )
+            )
             for k, label in enumerate(_outputs(parts, target))
         },
         "held": spline.limits is not None,

@@ -24,7 +24,8 @@ MIN_STD = 1e-300
 class Coordinates:
     """Means and stds of features, (d,) each, and of responses, (p,) each; one number is the std of all responses.
 
-    With limits, which are in the units of the data, features are held at them before anything else.
+    With limits, which are in the units of the data, features are held at them before anything else, and with y_limits
+    responses that come back are held at those.
     """
 
     x_centre: Floats
@@ -32,6 +33,7 @@ class Coordinates:
     y_centre: Floats
     y_scale: Floats
     limits: Limits | None = None
+    y_limits: Limits | None = None
 
     def __post_init__(self) -> None:
         for name in ("x_centre", "x_scale", "y_centre"):
@@ -83,7 +85,8 @@ class Coordinates:
 
     def with_outputs(self, gain: Floats, shift: Floats) -> Coordinates:
         """Return the coordinates of the responses gain·y + shift, (p,) each."""
-        return replace(self, y_centre=self.y_centre * gain + shift, y_scale=self.y_scale * gain)
+        y_limits = None if self.y_limits is None else self.y_limits.moved(gain, shift)
+        return replace(self, y_centre=self.y_centre * gain + shift, y_scale=self.y_scale * gain, y_limits=y_limits)
 
     def relative_to(self, other: Coordinates) -> Coordinates:
         """Return r with r.features(other.features(X)) = self.features(X), and likewise for responses.
@@ -91,17 +94,23 @@ class Coordinates:
         Centres are compared before anything is divided: coordinates of data far from zero lose nothing.
         """
         limits = None if self.limits is None else other.limits_inside(self.limits)
+        y_limits = None if self.y_limits is None else other.y_limits_inside(self.y_limits)
         return Coordinates(
             (self.x_centre - other.x_centre) / other.x_scale,
             self.x_scale / other.x_scale,
             (self.y_centre - other.y_centre) / other.y_scale,
             self.y_scale / other.y_scale,
             limits,
+            y_limits,
         )
 
     def limits_inside(self, limits: Limits) -> Limits:
         """Return limits of the data as those of the standardised features; ``inverse`` is the way back."""
         return Limits(*((side - self.x_centre) / self.x_scale for side in (limits.lower, limits.upper)))
+
+    def y_limits_inside(self, limits: Limits) -> Limits:
+        """Return limits of the responses as those of the standardised ones; ``inverse`` is the way back."""
+        return Limits(*(self.responses(side) for side in (limits.lower, limits.upper)))
 
     def features(self, X: Floats) -> Floats:
         """Standardise rows: (N, d) → (N, d)."""
@@ -119,7 +128,8 @@ class Coordinates:
 
     def original_responses(self, z: Floats) -> Floats:
         """Undo :meth:`responses`; the mean is added last, so that nothing is rounded twice: (N, p) → (N, p)."""
-        return z * self.y_scale + self.y_centre
+        y = z * self.y_scale + self.y_centre
+        return y if self.y_limits is None else self.y_limits.hold(y)
 
 
 # By how much a robust scale may be smaller than the std, and from which share of it on it takes its place.

@@ -3,6 +3,9 @@
 A function that was fitted to rows says nothing about rows far from them, and one value far out can decide the slope of
 a whole column. So features are held at their limits, in training and in prediction: the function is flat beyond them.
 
+Predictions of a regressor are held, too: the features of a row may each be at a limit that no training row had together
+with the others. Their limits are the range of the training responses, widened by half at either end.
+
 The bulk of a column lies between its order statistics at a share ``TAIL`` from either end. Values up to ``REACH`` times
 its width beyond it are left as they are, which is all of them unless tails are heavier than a lognormal's. The limits
 are the outermost of these values: data values, so that they follow the column when it is moved or scaled.
@@ -37,6 +40,10 @@ class Limits(FrozenArrays):
     >>> limits = Limits([0.0, -np.inf], [1.0, np.inf])
     >>> limits.hold(np.array([[-3.0, 5.0], [0.5, 5.0]])).tolist()
     [[0.0, 5.0], [0.5, 5.0]]
+    >>> limits.moved(np.array([2.0, 1.0]), np.array([1.0, 0.0])).sides()
+    [[1.0, -inf], [3.0, inf]]
+    >>> limits.around(Limits([-1.0, 0.0], [0.5, 1.0])).sides()
+    [[-1.0, -inf], [1.0, inf]]
     """
 
     lower: Floats
@@ -72,6 +79,18 @@ class Limits(FrozenArrays):
         held: Floats = np.minimum(np.maximum(self._read(X, (1, 2)), self.lower), self.upper)
         return held
 
+    def sides(self) -> list[list[float]]:
+        """Return minima and maxima as plain numbers."""
+        return [self.lower.tolist(), self.upper.tolist()]
+
+    def around(self, other: Limits) -> Limits:
+        """Return the limits around both."""
+        return Limits(np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper))
+
+    def moved(self, gain: Floats, shift: Floats) -> Limits:
+        """Return the limits of gain·x + shift, (d,) each, gains positive."""
+        return Limits(self.lower * gain + shift, self.upper * gain + shift)
+
     def outside(self, X: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Say which rows have a feature beyond its limits: (N, d) → (N,).
 
@@ -98,6 +117,18 @@ class Limits(FrozenArrays):
 def range_of(X: NDArray[np.floating]) -> Limits:
     """Return minimum and maximum of each column: (N, d) → (d,) each."""
     return Limits(X.min(axis=0), X.max(axis=0))
+
+
+def response_limits(low: Floats, high: Floats) -> Limits:
+    """Return what predictions are held at, given minimum and maximum of each training response: (p,) each.
+
+    >>> limits = response_limits(np.array([0.0]), np.array([10.0]))
+    >>> limits.lower.tolist(), limits.upper.tolist()
+    ([-5.0], [15.0])
+    """
+    half = high / 2 - low / 2  # halved first: the difference of two large values may not exist
+    with np.errstate(over="ignore"):  # then there is no limit
+        return Limits(low - half, high + half)
 
 
 def learn_limits(X: Floats, weights: Floats | None = None) -> Limits:

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
 from knotwork.data.learn import learn_fold
+from knotwork.data.limits import Limits
 from knotwork.data.split import folds_of, occurrences, row_numbers
 from knotwork.data.table import TableEncoder
 from knotwork.data.target_encoding import Response
@@ -164,14 +165,16 @@ def set_fold_attributes_(
     fit: SplineFit,
     predict: Callable[[Floats], Floats],
     scale: Floats | None = None,
+    held: Limits | None = None,
 ) -> None:
     """Set what folds leave behind; ``predict`` turns what splines give into predictions.
 
-    scale : (p,) that responses were divided by
+    scale : (p,) that responses were divided by; held : what predictions are held at
     """
     splines = choice.splines
     if scale is not None:
         splines = tuple(replace(s, intercept=s.intercept * scale, coef=s.coef * scale) for s in splines)
+    splines = tuple(replace(spline, output_limits=held) for spline in splines)
     numbers = table.numbers
     out: Floats | None = None
     times = np.zeros(table.rows)
@@ -186,7 +189,8 @@ def set_fold_attributes_(
                 if path.predict is None or scale is not None:
                     found[f] = predict(splines[f](data.X[f][data.folds[f].held_out]))
                 else:
-                    found[f] = predict(path.predict(path.nearest(choice.size)))
+                    values = path.predict(path.nearest(choice.size))
+                    found[f] = predict(values if held is None else np.clip(values, held.lower, held.upper))
 
         workers.run(task, len(parts))
     for fold, values in zip(data.folds, found, strict=True):

@@ -17,6 +17,7 @@ from knotwork.compute.workers import begun, thread_count
 from knotwork.data.columns.part import read_parts
 from knotwork.data.coordinates import mean_and_std
 from knotwork.data.learn import learn_table
+from knotwork.data.limits import Limits
 from knotwork.data.losses import SQUARED_ERROR, ResponseLoss, response_loss
 from knotwork.data.table import TableEncoder
 from knotwork.data.target_encoding import Response
@@ -41,7 +42,7 @@ from knotwork.estimators.intervals import IntervalMixin, calibrate_intervals
 from knotwork.estimators.lazy import lazy_on_dask
 from knotwork.estimators.mars_base import at_rows, given_knots
 from knotwork.estimators.resampled import stability_of
-from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, one_response
+from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, held_outputs, one_response
 from knotwork.estimators.sources import fit_regressor, open_source
 from knotwork.estimators.streaming import StreamingMars
 from knotwork.estimators.summary import summarise, summarise_response
@@ -257,6 +258,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
             scale = mean_and_std(in_memory(targets), in_memory(weights))[1]
             targets = targets / like(scale, targets)
         self._flat_output = response.ndim == 1
+        held = held_outputs(response, loss, self._options(encoder).extrapolate)
         folded: TrainingTable | None = None
         if self.cv is not None:
             if self.backend == "torch" or on_gpu(X):
@@ -267,7 +269,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
             rows = len(response) if kept is None else _num_samples(y)
             by = Response(response.reshape(len(response), -1))
             table = TrainingTable(X, y, groups, rows, kept, encoder, matrix, by, weights)
-            fitted = self._fit_folds(table, targets, scale)
+            fitted = self._fit_folds(table, targets, scale, held)
             folded = table
         else:
             if self.backend == "torch" and not on_gpu(X):
@@ -283,14 +285,15 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
                 )
         if scale is not None:
             fitted = in_own_units(fitted, scale)
-        fitted = replace(fitted, spline=replace(fitted.spline, parts=read_parts(encoder.parts, matrix)))
+        spline = replace(fitted.spline, parts=read_parts(encoder.parts, matrix), output_limits=held)
+        fitted = replace(fitted, spline=spline)
         self.fit_: SplineFit | ResponseFit = at_rows(fitted, kept)
         self.encoder_ = encoder.with_means(fitted.coordinates.x_centre)
         self.training_rows_ = None if training_rows is None else training_rows()
         if folded is not None and response.size == len(response):
             self._conform(folded, response.reshape(-1))
 
-    def _fit_folds(self, table: TrainingTable, targets: Floats, scale: Floats | None) -> SplineFit:
+    def _fit_folds(self, table: TrainingTable, targets: Floats, scale: Floats | None, held: Limits | None) -> SplineFit:
         """Choose degree and size by folds, then fit to all rows."""
         options = self._options(table.encoder)
         data, encoders = fold_data(table, targets, read_folds(self.cv, table))
@@ -313,7 +316,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         def predict(values: Floats) -> Floats:
             return values if flat else values.reshape(len(values), -1)
 
-        set_fold_attributes_(self, table, data, encoders, choice, fitted, predict, scale)
+        set_fold_attributes_(self, table, data, encoders, choice, fitted, predict, scale, held)
         return fitted
 
     def _fit_loss(
@@ -351,7 +354,8 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
                 options=options,
                 report=report,
             )
-        spline = replace(fitted.spline, parts=read_parts(encoder.parts, matrix))
+        held = held_outputs(values, loss, options.extrapolate)
+        spline = replace(fitted.spline, parts=read_parts(encoder.parts, matrix), output_limits=held)
         self.fit_ = replace(fitted, spline=spline, search=at_rows(fitted.search, kept))
         self.encoder_ = encoder.with_means(fitted.search.coordinates.x_centre)
         self._flat_output = response.ndim == 1
@@ -362,7 +366,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
                 found = fitted.loss.predict(eta)
                 return found if flat else found.reshape(len(found), -1)
 
-            set_fold_attributes_(self, *folded, fitted.search, predict)
+            set_fold_attributes_(self, *folded, fitted.search, predict, held=held)
             self._conform(folded[0], values)
 
     def _conform(self, table: TrainingTable, y: Floats) -> None:

@@ -10,10 +10,11 @@ from sklearn.utils import Tags
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from knotwork.arrays import Floats, read_numbers
+from knotwork.data.limits import Limits, response_limits
 from knotwork.data.losses import LOSSES, SQUARED_ERROR, ResponseLoss
 from knotwork.errors import DataError
 from knotwork.estimators.inputs import read_response
-from knotwork.estimators.tensors import in_memory
+from knotwork.estimators.tensors import in_memory, on_gpu
 
 DECLARED_LOSS: dict[str, list[Any]] = {
     "loss": [StrOptions(set(LOSSES))],
@@ -50,6 +51,19 @@ class LossMixin:
         values = read_response(in_memory(y), len(predicted))
         weights = None if sample_weight is None else read_numbers(in_memory(sample_weight), "sample_weight")
         return self.loss_.score(values, predicted, weights)
+
+
+def held_outputs(y: Any, loss: ResponseLoss, extrapolate: str | None) -> Limits | None:
+    """Return what predictions are held at, given the training responses, (N,) or (N, p); None for nothing.
+
+    Behind a link predictions are not held: they have a range of their own.
+    """
+    if extrapolate != "clip" or loss.link != "identity":
+        return None
+    values = y.reshape(len(y), -1)
+    if on_gpu(y):
+        return response_limits(*map(in_memory, values.aminmax(dim=0)))
+    return response_limits(values.min(axis=0), values.max(axis=0))
 
 
 def one_response(response: Floats, loss: ResponseLoss) -> Floats:

@@ -23,7 +23,7 @@ from knotwork.data.sample import Sample
 from knotwork.data.split import HeldRows
 from knotwork.data.survey import Survey, learn_survey
 from knotwork.errors import ColumnWarning, DataError, SampleWarning, warn
-from knotwork.estimators.sources import Opened, read_counts, survey
+from knotwork.estimators.sources import Moments, Opened, read_counts, survey
 from knotwork.network.start.parts import start_of_parts
 from knotwork.network.start.task import StartOptions, StartTask
 from knotwork.network.train import rows as table
@@ -57,6 +57,12 @@ class Sampled:
     def is_all(self) -> bool:
         """Whether the sample is all rows."""
         return len(self.survey.y) == self.survey.rows
+
+    @property
+    def responses(self) -> Floats:
+        """The ends of the range of all responses, (2, p); none of classes."""
+        moments = self.survey.response
+        return np.stack([moments.low, moments.high]) if isinstance(moments, Moments) else np.empty((0, 1))
 
     @property
     def streams(self) -> bool:

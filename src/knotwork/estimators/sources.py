@@ -24,6 +24,7 @@ from knotwork.data.batches import (
     is_iterable_of_batches,
 )
 from knotwork.data.columns.part import read_parts
+from knotwork.data.limits import response_limits
 from knotwork.data.part_reader import Numbers, Part, PartReader
 from knotwork.data.survey import Survey, encoded_ends, learn_survey, survey_rows
 from knotwork.data.table import TableEncoder
@@ -236,12 +237,14 @@ def fit_regressor(model: Any, opened: Opened) -> None:
         encoder = learn_survey(found, model.missing)
         reader = PartReader(encoder, Numbers(scale))
         ends = np.stack([moments.low, moments.high]) / (1.0 if scale is None else scale)
-        fitted = _fit(model, opened, found, reader, ends, model._options(encoder), reading)
+        options = model._options(encoder)
+        fitted = _fit(model, opened, found, reader, ends, options, reading)
         if scale is not None:
             from knotwork.estimators.mars import in_own_units
 
             fitted = in_own_units(fitted, scale)
-    model.fit_ = fitted
+    held = response_limits(moments.low, moments.high) if options.extrapolate == "clip" else None
+    model.fit_ = replace(fitted, spline=replace(fitted.spline, output_limits=held))
     model._flat_output = moments.flat
     _set(model, encoder, fitted)
 

@@ -14,6 +14,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from torch import nn
 
 from knotwork.arrays import Floats
+from knotwork.data.limits import Limits
 from knotwork.data.losses import SQUARED_ERROR, response_loss
 from knotwork.data.sample import Sample
 from knotwork.estimators.averaging import Ensemble
@@ -21,7 +22,7 @@ from knotwork.estimators.inputs import read_regression
 from knotwork.estimators.intervals import IntervalMixin, calibrate_intervals
 from knotwork.estimators.lazy import lazy_on_dask
 from knotwork.estimators.problem import Problem
-from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, one_response
+from knotwork.estimators.responses import DECLARED_LOSS, LossMixin, held_outputs, one_response
 from knotwork.estimators.splinenet_base import SplineNetBase
 from knotwork.estimators.validation import ValidationSplit
 from knotwork.network.chain import Chain, evaluate
@@ -223,6 +224,9 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
         (3,)
         """
         return self._predicted(self._run(X))
+
+    def _held_outputs(self, responses: Floats) -> Limits | None:
+        return held_outputs(responses, response_loss(self.loss, self.quantile, self.power), self.extrapolate)
 
     def _predicted(self, outputs: Floats) -> Floats:
         predicted = self.loss_.predict(outputs)

@@ -19,7 +19,7 @@ from torch import nn
 from knotwork.arrays import Floats
 from knotwork.data.columns.part import read_parts
 from knotwork.data.coordinates import Coordinates, robust
-from knotwork.data.limits import learn_limits, range_of
+from knotwork.data.limits import Limits, learn_limits, range_of
 from knotwork.data.sample import Sample
 from knotwork.data.split import held_out
 from knotwork.data.training_rows import TrainingRows
@@ -231,7 +231,9 @@ class SplineNetBase(Estimator):
             held = np.setdiff1d(splits[0].validation, splits[0].training)
             sampled = sampled.without(rows.X[held], limits, seed)
         measured = rows if several else rows.take(parts[0].training)
-        coordinates = replace(loss.coordinates(measured.X, measured.y, measured.weight), limits=limits)
+        responses = rows.y if sampled is None else sampled.responses
+        coordinates = loss.coordinates(measured.X, measured.y, measured.weight)
+        coordinates = replace(coordinates, limits=limits, y_limits=self._held_outputs(responses))
         del measured  # may be a copy as large as the table
         loss = loss.within(coordinates)
         problem = replace(problem, loss=loss)
@@ -303,7 +305,11 @@ class SplineNetBase(Estimator):
         self.limits_ = range_of(rows.X) if limits is None else limits
         self.training_rows_ = training_rows
         read = read_parts(problem.encoder.parts, rows.X)
-        splines = [None if spline is None else replace(spline, limits=limits, parts=read) for spline in splines]
+        y_limits = coordinates.y_limits
+        splines = [
+            None if spline is None else replace(spline, limits=limits, parts=read, output_limits=y_limits)
+            for spline in splines
+        ]
         self.spline_ = average_spline(splines)
         self.history_ = trained.history
         kept = np.arange(len(rows)) if problem.kept is None else problem.kept
@@ -335,6 +341,10 @@ class SplineNetBase(Estimator):
     def _predicted(self, outputs: Floats) -> Floats:
         """Return what outputs of the network say: responses, or probabilities of classes."""
         raise NotImplementedError
+
+    def _held_outputs(self, responses: Floats) -> Limits | None:
+        """Return what outputs are held at, given the responses or the ends of their range; None for nothing."""
+        return None
 
     def _output_factor(self, problem: Problem, unseen: Floats) -> float:
         """Return what the outputs of the trained network are multiplied by, given those of rows not seen before."""

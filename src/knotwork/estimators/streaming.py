@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from knotwork.arrays import Floats
 from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.learn import learn_table
+from knotwork.data.limits import response_limits
 from knotwork.data.table import TableEncoder
 from knotwork.data.target_encoding import Response
 from knotwork.data.training_rows import TrainingRows
@@ -75,9 +77,10 @@ class StreamingMars(MarsBase):
         The first batch settles how columns are encoded, and the knots that they may bend at unless ``knots`` gives
         them; it should look like those to come. After every batch the model is the one that ``fit`` would have found on
         all rows with these knots, but for three things. Its coefficients come from sums, so that digits are lost where
-        terms are nearly collinear: predictions are good to about 1e-15·κ stds of the response, κ being the condition
-        of the terms, and a fit whose estimate is above 1e-6 is refused. With ``extrapolate="clip"`` features are held
-        at the range of all rows that came, values far beyond the bulk included. And ``knots_`` name no rows.
+        terms are nearly collinear: predictions are good to about 1e-15·κ stds of the response, κ being the condition of
+        the terms, and a fit whose estimate is above 1e-6 is refused. With ``extrapolate="clip"`` features are held at
+        the range of all rows that came, values far beyond the bulk included, and predictions by that of their
+        responses. And ``knots_`` name no rows.
 
         Memory and time of a fit depend on the candidate knots alone (4·C² bytes for C of them, 25 MB for 10 columns of
         255). A pickled model goes on with its stream; a saved one keeps only the spline. ``fit`` starts over.
@@ -115,8 +118,8 @@ class StreamingMars(MarsBase):
     def forget(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to the rows of the batches so far without some of them, which must have been among them.
 
-        Parameters are those of :meth:`partial_fit`, with the weights that the rows came with. The range of the features
-        stays that of all rows that came.
+        Parameters are those of :meth:`partial_fit`, with the weights that the rows came with. The ranges of features
+        and responses stay those of all rows that came.
 
         >>> import knotwork as kw
         >>> X, y = kw.datasets.load_wine_quality("red")
@@ -174,6 +177,9 @@ class StreamingMars(MarsBase):
 
     def _set(self, stream: Stream, encoder: TableEncoder, options: FitOptions) -> None:
         fitted = stream.fit(encoder.feature_names, options)
+        if options.extrapolate == "clip":
+            held = response_limits(stream.responses.lower, stream.responses.upper)
+            fitted = replace(fitted, spline=replace(fitted.spline, output_limits=held))
         self.fit_ = fitted
         self.encoder_ = encoder.with_means(fitted.coordinates.x_centre)
         self.training_rows_: TrainingRows | None = None  # a stream keeps no rows, and forgets some

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.limits import Limits
 from knotwork.explanation.subject import Subject
 from knotwork.spline.model import Spline
 
@@ -90,7 +91,8 @@ def _members(chain: Chain, count: int) -> Function:
         weight[k, :, own] = count * average[:, own]
     c = chain.scaling
     if c is not None:
-        c = replace(c, y_centre=np.tile(c.y_centre, count), y_scale=np.tile(c.y_scale, count))
+        held = None if c.y_limits is None else Limits(*(np.tile(side, count) for side in c.y_limits.sides()))
+        c = replace(c, y_centre=np.tile(c.y_centre, count), y_scale=np.tile(c.y_scale, count), y_limits=held)
     output = Layer(weight.reshape(count * outputs, -1), chain.output.bias.repeat(count))
     members = replace(chain, output=output, scaling=c)
     return lambda matrix: evaluate(members, matrix)

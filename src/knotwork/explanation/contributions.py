@@ -7,7 +7,7 @@ the row's value, and what is left is interaction. Either way the parts add up to
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,13 +21,17 @@ from knotwork.explanation.usage import usage, without_rounding
 if TYPE_CHECKING:
     import pandas as pd
 
+# What a spline's parts add up to beyond the limits of its outputs, less the limit.
+HELD = "held at the limit"
+
 
 @dataclass(frozen=True)
 class Contributions:
     """Parts of N predictions that add up: base + values + interactions = prediction.
 
     columns, outputs : names; base : (p,) mean prediction over the background
-    values : (N, columns, p) of each column alone; interactions : name → (N, p) of columns together
+    values : (N, columns, p) of each column alone; interactions : name → (N, p) of columns together. Where predictions
+        of a spline are held, "held at the limit" is what that takes off or adds
     prediction : (N, p), on the scale of the link, as all parts are; response : (N, p) predictions of y itself
     """
 
@@ -92,6 +96,10 @@ def _spline_parts(subject: Subject, rows: Rows | None, matrix: Floats) -> Contri
             interactions[name] = interactions.get(name, 0.0) + part
     base = spline.intercept + means @ spline.coef
     prediction = subject.evaluate_spline(matrix)
+    if spline.output_limits is not None:
+        free = replace(spline, output_limits=None)(matrix).reshape(prediction.shape)
+        if (free != prediction).any():
+            interactions[HELD] = prediction - free
     return _parts(subject, base, values, interactions, prediction)
 
 

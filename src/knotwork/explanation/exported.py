@@ -49,11 +49,12 @@ def export_spline(spline: Spline, subject: Subject) -> dict[str, Any]:
         "intercept": spline.intercept.tolist(),
         "coef": spline.coef.tolist(),
         "limits": _limits(spline.limits),
+        "outputLimits": _limits(spline.output_limits),
     }
 
 
 def _limits(limits: Limits | None) -> dict[str, Any] | None:
-    """Return what features are held at; infinite ones become null on the page."""
+    """Return what features or outputs are held at; infinite ones become null on the page."""
     return None if limits is None else {"lower": limits.lower.tolist(), "upper": limits.upper.tolist()}
 
 
@@ -73,6 +74,7 @@ def export_network(chain: Chain) -> dict[str, Any]:
         "outputCentre": c.y_centre.tolist(),
         "outputScale": c.y_scale.tolist(),
         "limits": _limits(c.limits),
+        "outputLimits": _limits(c.y_limits),
         "layers": [
             {"weight": _bytes(_weights(layer).numpy(), kind), "bias": _bytes(layer.bias.numpy(), kind),
              "blocks": len(getattr(layer, "blocks", [1])), "activation": act}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from knotwork.explanation.contributions import contributions
+from knotwork.explanation.contributions import HELD, contributions
 from knotwork.explanation.effects import BACKGROUND, background, effects
 from knotwork.explanation.exported import exported_model
 from knotwork.explanation.page_numbers import scale, short, truth
@@ -48,7 +48,7 @@ def model(explanation: Explanation) -> dict[str, Any]:
         assert subject.spline is not None
         means = subject.spline.basis(matrix_of(subject.parts, around)).mean(axis=0)
         base = subject.spline.intercept + means @ subject.spline.coef
-        record["parts"] = {"kind": "spline", "base": base.tolist(), "means": means.tolist()}
+        record["parts"] = {"kind": "spline", "base": base.tolist(), "means": means.tolist(), "held": HELD}
         lead = "Move a column and watch the prediction, computed here from the spline. The bars add up to it exactly."
     else:
         # Each column's curve, moved so that it is what the column adds to the mean prediction.

@@ -44,10 +44,13 @@ class Nodes:
         """
         wide = self.cast(x, DOUBLE)
         if limits is not None:
-            wide = self.node("Max", wide, self.tensor(limits.lower, DOUBLE))
-            wide = self.node("Min", wide, self.tensor(limits.upper, DOUBLE))
+            wide = self.held(wide, limits, DOUBLE)
         moved = self.node("Sub", wide, self.tensor(centre, DOUBLE))
         return self.cast(self.node("Div", moved, self.tensor(scale, DOUBLE)), self.dtype)
+
+    def held(self, x: str, limits: Limits, dtype: np.dtype[Any]) -> str:
+        """Return x held at limits; dtype is that of x."""
+        return self.node("Min", self.node("Max", x, self.tensor(limits.lower, dtype)), self.tensor(limits.upper, dtype))
 
     def cast(self, x: str, dtype: np.dtype[Any]) -> str:
         """Return x with values of another type."""

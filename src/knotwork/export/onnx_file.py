@@ -206,7 +206,10 @@ def _network(nodes: Nodes, subject: Subject, x: str) -> str:
     x = nodes.cast(x, nodes.dtype) if c is None else nodes.scaling(x, c.x_centre, c.x_scale, c.limits)
     for layer in subject.layers:
         x = nodes.affine(x, *layer) if isinstance(layer, tuple) else nodes.activation(x, layer)
-    return x if c is None else nodes.scaling(x, c.inverse.y_centre, c.inverse.y_scale)
+    if c is None:
+        return x
+    y = nodes.scaling(x, c.inverse.y_centre, c.inverse.y_scale)
+    return y if c.y_limits is None else nodes.held(y, c.y_limits, nodes.dtype)
 
 
 def _classes(nodes: Nodes, logits: str, classes: tuple[Any, ...], kind: int) -> dict[str, Result]:

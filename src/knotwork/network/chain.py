@@ -195,9 +195,11 @@ class Chain:
         Limits that c does not have stay with g, as a scaling that does nothing else.
         """
         own = self.coordinates
+        x = None if own.limits is None or own.limits == c.limits else c.limits_inside(own.limits)
+        y = None if own.y_limits is None or own.y_limits == c.y_limits else c.y_limits_inside(own.y_limits)
         left = None
-        if own.limits is not None and own.limits != c.limits:
-            left = replace(Coordinates.identity(self.inputs, self.outputs), limits=c.limits_inside(own.limits))
+        if x is not None or y is not None:
+            left = replace(Coordinates.identity(self.inputs, self.outputs), limits=x, y_limits=y)
         between = own.relative_to(c).inverse
         first, *rest = self.layers
         layers = [first.of_features(between), *rest]
@@ -206,9 +208,11 @@ class Chain:
 
     def with_scaling(self, c: Coordinates) -> Chain:
         """Put the fixed scaling of c around a chain that computes in c's coordinates."""
-        if self.scaling is not None:  # limits alone
-            assert self.scaling.limits is not None
-            c = replace(c, limits=c.inverse.limits_inside(self.scaling.limits))
+        x, y = (None, None) if self.scaling is None else (self.scaling.limits, self.scaling.y_limits)  # limits alone
+        if x is not None:
+            c = replace(c, limits=c.inverse.limits_inside(x))
+        if y is not None:
+            c = replace(c, y_limits=c.inverse.y_limits_inside(y))
         return replace(self, scaling=c, conversion=self.conversion.in_coordinates(c.inverse))
 
 
@@ -249,10 +253,9 @@ def build(
     modules.append(_linear(chain.output, dtype, device, batched))
     if chain.scaling is not None:
         c, back = chain.scaling, chain.scaling.inverse
-        ends = (None, None) if c.limits is None else (c.limits.lower, c.limits.upper)
-        modules.insert(0, Scaling(c.x_centre, c.x_scale, *ends).to(device, dtype))
-        if (c.y_scale != 1).any() or c.y_centre.any():
-            modules.append(Scaling(back.y_centre, back.y_scale).turned_back().to(device, dtype))
+        modules.insert(0, Scaling.within(c.limits, c.x_centre, c.x_scale).to(device, dtype))
+        if (c.y_scale != 1).any() or c.y_centre.any() or c.y_limits is not None:
+            modules.append(Scaling.within(c.y_limits, back.y_centre, back.y_scale).turned_back().to(device, dtype))
     net = nn.Sequential(*modules)
     net.conversion = chain.conversion  # type: ignore[assignment]
     return net
@@ -277,7 +280,7 @@ def read_layer(linear: nn.Linear | BlockLinear | Scaling) -> Layer:
     """Copy a layer's map."""
     if isinstance(linear, Scaling):
         if linear.limits is not None:
-            raise NetworkError("a Scaling with limits must stand in front of a network, got one behind; leave it out")
+            raise NetworkError("a Scaling with limits must stand at an end of a network, got one inside; leave it out")
         scale = linear.scale.cpu().double()
         return Layer(torch.diag(1 / scale), -linear.centre.cpu().double() / scale)
     if linear.weight.is_meta or is_lazy(linear.weight):
@@ -426,10 +429,10 @@ def scaling_coordinates(x: Scaling | None, y: Scaling | None, inputs: int, outpu
     if x is not None:
         c = replace(c, x_centre=x.centre.cpu().numpy(), x_scale=x.scale.cpu().numpy(), limits=x.limits)
     if y is not None:
-        if y.limits is not None:
-            raise NetworkError("a Scaling with limits must stand in front of a network, got one behind; leave it out")
+        if y.limits is not None and not y.back:
+            raise NetworkError("a Scaling of features with limits must stand in front of a network, got one behind")
         scale = 1 / y.scale.cpu().numpy()
-        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale)
+        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale, y_limits=y.limits)
     return c
 
 

@@ -3,7 +3,7 @@
 A feature held at its limits is piecewise linear: held(x) = lo + R(x − lo) − R(x − hi). Where every unit of the first
 layer reads one feature, as a spline's do, R(w·held(x) + b) is a unit that ends with R(x − hi), or R(lo − x) for w < 0,
 and units of a feature share these ends: the depth stays. Elsewhere a layer of two ReLU units a feature stands in front,
-or of four leaky ones in a leaky network.
+or of four leaky ones in a leaky network. Outputs that are held take such a layer at the end.
 
 Beyond the limits large values cancel: the error there is rounding of the size of w·x. A ``Scaling`` holds its features
 without any.
@@ -38,12 +38,12 @@ def folded(chain: Chain) -> Chain:
     if chain.scaling is None:
         return chain
     bare = chain.in_coordinates(Coordinates.identity(chain.inputs, chain.outputs))
-    if bare.scaling is None or bare.scaling.limits is None:
+    if bare.scaling is None:
         return bare
-    limits, bare = bare.scaling.limits, replace(bare, scaling=None)
-    if has_simple_units(bare):
-        return _with_ends(bare, limits)
-    return _behind_a_front(bare, limits)
+    left, bare = bare.scaling, replace(bare, scaling=None)
+    if left.limits is not None:
+        bare = _with_ends(bare, left.limits) if has_simple_units(bare) else _behind_a_front(bare, left.limits)
+    return bare if left.y_limits is None else _held_behind(bare, left.y_limits)
 
 
 def has_simple_units(chain: Chain) -> bool:
@@ -120,6 +120,14 @@ def _behind_a_front(chain: Chain, limits: Limits) -> Chain:
         output=chain.output if chain.hidden else behind,
         modules=(rule.new_module(), *chain.modules),
     )
+
+
+def _held_behind(chain: Chain, limits: Limits) -> Chain:
+    """Put a layer that holds the outputs behind a chain."""
+    rule = front_rule(chain.modules[-1] if chain.modules else nn.ReLU())
+    units, read = front_layer(limits, np.arange(len(limits)), rule)
+    hidden, modules = (*chain.hidden, units.after(chain.output)), (*chain.modules, rule.new_module())
+    return replace(chain, hidden=hidden, output=read, modules=modules)
 
 
 def front_rule(module: nn.Module) -> Activation:

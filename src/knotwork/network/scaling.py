@@ -37,7 +37,9 @@ class Scaling(nn.Module):
     ----------
     centre, scale : (d,); of the features in front of a network. Behind it, y·std + mean of the responses is
         ``Scaling(-mean / std, 1 / std)``
-    lower, upper : (d,) minima and maxima that features are held at, both or none; infinite for a feature without
+    lower, upper : (d,) minima and maxima that features are held at, both or none; infinite for a feature without.
+        Behind a network (``turned_back``) responses are held at them, once they are scaled. Their gradient is that of a
+        layer without limits, so that training brings rows back that are held
 
     Examples
     --------
@@ -111,8 +113,16 @@ class Scaling(nn.Module):
         limits = learn_limits(matrix) if extrapolate == "clip" else None
         matrix = matrix if limits is None else limits.hold(matrix)
         centre, std = mean_and_std(matrix)
-        sides = (None, None) if limits is None else (limits.lower, limits.upper)
-        return cls(centre, input_scaling(Coordinates.of_features(centre, std, 1)).x_scale, *sides)
+        return cls.within(limits, centre, input_scaling(Coordinates.of_features(centre, std, 1)).x_scale)
+
+    @classmethod
+    def within(cls, limits: Limits | None, centre: Floats, scale: Floats) -> Self:
+        """Return the layer with these limits, None for none.
+
+        >>> Scaling.within(Limits([0.0], [1.0]), [0.0], [0.5])(torch.tensor([[7.0]])).item()
+        2.0
+        """
+        return cls(centre, scale) if limits is None else cls(centre, scale, limits.lower, limits.upper)
 
     @classmethod
     def back_to(cls, y: Any) -> Self:
@@ -132,6 +142,19 @@ class Scaling(nn.Module):
         self.back = True
         return self
 
+    def reach_to_(self, low: Floats, high: Floats) -> None:
+        """Hold no response of this range, (p,) each; infinite ends let all through. Without limits nothing changes.
+
+        >>> layer = Scaling.within(Limits([0.0], [1.0]), [0.0], [1.0]).turned_back()
+        >>> layer.reach_to_(np.array([0.5]), np.array([4.0]))
+        >>> layer.limits
+        Limits(lower=array([0.]), upper=array([4.]))
+        """
+        if self.lower is None or self.upper is None:
+            return
+        self.lower.copy_(torch.minimum(self.lower, torch.from_numpy(np.array(low)).to(self.lower)))
+        self.upper.copy_(torch.maximum(self.upper, torch.from_numpy(np.array(high)).to(self.upper)))
+
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of what comes out."""
@@ -139,7 +162,7 @@ class Scaling(nn.Module):
 
     @property
     def limits(self) -> Limits | None:
-        """The limits that features are held at."""
+        """The limits that features are held at, or responses."""
         if self.lower is None or self.upper is None:
             return None
         return Limits(self.lower.cpu().numpy(), self.upper.cpu().numpy())
@@ -159,13 +182,23 @@ class Scaling(nn.Module):
         if x.shape[-1:] != self.centre.shape:  # a single column would be broadcast
             raise ValueError(f"a Scaling of {self.centre.shape[0]} features got rows of shape {x.shape}")
         rows = x.to(self.centre.dtype)
-        lower, upper = self.lower, self.upper
-        if lower is not None and upper is not None:
-            rows = torch.minimum(torch.maximum(rows, lower), upper)
         dtype = self._like.dtype
-        if self.back and (dtype == torch.float16 or dtype == torch.bfloat16):
+        if not self.back:
+            return ((self._held(rows) - self.centre) / self.scale).to(dtype)
+        if dtype == torch.float16 or dtype == torch.bfloat16:
             dtype = torch.float32
-        return ((rows - self.centre) / self.scale).to(dtype)
+        responses = (rows - self.centre) / self.scale
+        held = self._held(responses)
+        if self.lower is not None and responses.requires_grad:
+            # The gradient is that of responses not held: else a row beyond the limits would stay there.
+            held = held.detach() + (responses - responses.detach())
+        return held.to(dtype)
+
+    def _held(self, x: Tensor) -> Tensor:
+        lower, upper = self.lower, self.upper
+        if lower is None or upper is None:
+            return x
+        return torch.minimum(torch.maximum(x, lower), upper)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> Self:
         before = {name: getattr(self, name) for name in ("centre", "scale", "lower", "upper")}

@@ -86,7 +86,7 @@ def spline_of_inputs(spline: Spline, inputs: Inputs, names: tuple[str, ...]) -> 
         coefs.append(beta * gain)
     coef = np.array(coefs).reshape(len(terms), spline.intercept.size)
     limits = None if spline.limits is None else inputs.limits(spline.limits)
-    return Spline(tuple(terms), intercept.astype(np.float64), coef, names, limits)
+    return Spline(tuple(terms), intercept.astype(np.float64), coef, names, limits, output_limits=spline.output_limits)
 
 
 def term_of_inputs(term: Term, inputs: Inputs, names: tuple[str, ...]) -> Term:
@@ -155,4 +155,5 @@ def in_coordinates(function: AnyFunction, c: Coordinates) -> AnyFunction:
 
 def spline_with_outputs(spline: Spline, gain: Floats, shift: Floats) -> Spline:
     """Return gain·f + shift of a spline, output by output."""
-    return replace(spline, intercept=spline.intercept * gain + shift, coef=spline.coef * gain)
+    held = None if spline.output_limits is None else spline.output_limits.moved(gain, shift)
+    return replace(spline, intercept=spline.intercept * gain + shift, coef=spline.coef * gain, output_limits=held)

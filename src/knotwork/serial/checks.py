@@ -143,6 +143,7 @@ def _coordinates(c: Any) -> None:
     _finite(c, "x_centre", "x_scale", "y_centre", "y_scale")
     require(bool((c.x_scale > 0).all()) and bool((c.y_scale > 0).all()), "scales that are not positive")
     require(c.limits is None or len(c.limits) == len(c.x_centre), "limits of other features")
+    require(c.y_limits is None or len(c.y_limits) == len(c.y_centre), "limits of other responses")
 
 
 def _number(column: Any) -> None:

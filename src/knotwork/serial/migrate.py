@@ -15,7 +15,7 @@ from typing import Any
 
 from knotwork.serial.tables import require_keys
 
-SCHEMA = 7
+SCHEMA = 8
 
 Fields = dict[str, Any]
 Rewrite = Callable[[Fields], dict[str, Any]]
@@ -161,4 +161,6 @@ STEPS: dict[int, dict[str, Rewrite]] = {
     5: {"Spline": gains("Spline", parts=None)},
     # Degrees were chosen by GCV.
     6: {"Selection": gains("Selection", held_out_by_degree={"tuple": []})},
+    # Predictions were not held.
+    7: {"Coordinates": gains("Coordinates", y_limits=None), "Spline": gains("Spline", output_limits=None)},
 }

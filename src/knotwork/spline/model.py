@@ -245,6 +245,7 @@ class Spline(FrozenArrays):
     coef : (terms, outputs)
     feature_names : d names, in the order of the columns the spline takes
     limits : minima and maxima that features are held at, so that the spline is flat beyond them; None for none
+    output_limits : minima and maxima that outputs are held at, (outputs,) each; None for none
     parts : what people read in the features, in order: categories, dates, numbers with gaps; None for plain numbers.
         They only change how the spline is written.
 
@@ -275,6 +276,7 @@ class Spline(FrozenArrays):
     feature_names: tuple[str, ...]
     limits: Limits | None = None
     parts: tuple[Part, ...] | None = None
+    output_limits: Limits | None = None
 
     def __post_init__(self) -> None:
         for name in ("terms", "feature_names"):
@@ -305,6 +307,9 @@ class Spline(FrozenArrays):
             raise DataError(
                 f"limits must be those of the {len(self.feature_names)} features, got {len(self.limits)} of them"
             )
+        held = self.output_limits
+        if held is not None and not (isinstance(held, Limits) and len(held) == self.intercept.size):
+            raise DataError(f"output_limits must be Limits of the {self.intercept.size} outputs, got {shown(held)}")
         if self.parts is not None:
             if not is_sequence(self.parts) or not all(isinstance(part, Part) for part in self.parts):
                 raise DataError(f"parts must be a tuple of Part, or None, got {shown(self.parts)}")
@@ -325,6 +330,8 @@ class Spline(FrozenArrays):
             with np.errstate(over="ignore", invalid="ignore"):
                 np.matmul(self._basis(X[rows]).T, self.coef, out=out[rows])
                 out[rows] += self.intercept
+        if self.output_limits is not None:
+            np.clip(out, self.output_limits.lower, self.output_limits.upper, out=out)
         return out[:, 0] if out.shape[1] == 1 else out
 
     def basis(self, X: ArrayLike) -> Floats:
@@ -372,7 +379,8 @@ class Spline(FrozenArrays):
         return isinstance(other, Spline) and self.to_dict() == other.to_dict()
 
     def __hash__(self) -> int:
-        return hash((self.terms, self.feature_names, self.intercept.tobytes(), self.coef.tobytes(), self.limits))
+        numbers = self.intercept.tobytes(), self.coef.tobytes(), self.limits, self.output_limits
+        return hash((self.terms, self.feature_names, numbers))
 
     def __str__(self) -> str:
         return self._formula.text()
@@ -463,8 +471,9 @@ class Spline(FrozenArrays):
             "intercept": self.intercept.tolist(),
             "coef": self.coef.tolist(),
             "feature_names": list(self.feature_names),
-            "limits": None if self.limits is None else [self.limits.lower.tolist(), self.limits.upper.tolist()],
+            "limits": None if self.limits is None else self.limits.sides(),
             "parts": None if self.parts is None else [asdict(part) for part in self.parts],
+            "output_limits": None if self.output_limits is None else self.output_limits.sides(),
         }
 
     @classmethod
@@ -482,4 +491,5 @@ class Spline(FrozenArrays):
             # Earlier versions had none of these.
             limits=None if record.get("limits") is None else Limits(*record["limits"]),
             parts=None if record.get("parts") is None else tuple(Part.from_dict(part) for part in record["parts"]),
+            output_limits=None if record.get("output_limits") is None else Limits(*record["output_limits"]),
         )

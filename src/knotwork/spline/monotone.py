@@ -244,7 +244,7 @@ def _min_slope(own: Sequence[tuple[float, int, float]], way: int) -> float:
 
 def directions(spline: Spline, output: int) -> NDArray[np.intp]:
     """Return along which features an output only rises (1) or only falls (−1) for certain, else 0: (d,)."""
-    part = replace(spline, intercept=spline.intercept[[output]], coef=spline.coef[:, [output]])
+    part = replace(spline, intercept=spline.intercept[[output]], coef=spline.coef[:, [output]], output_limits=None)
     d = len(spline.feature_names)
     used = {f for term in spline.terms for f in term.features}
     found = np.zeros(d, dtype=np.intp)

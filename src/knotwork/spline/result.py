@@ -7,7 +7,7 @@ Only :class:`StandardisedSearch` and what it holds are in standardised units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +131,8 @@ class SplineFit:
         columns = self.standardised.pruning.of_size(terms)
         beta, own = self.path.coefficients(columns), columns[1:] - 1
         chosen = [self.selection.forward_terms[m] for m in own]
-        return self.path.units[own].spline(chosen, beta[0], beta[1:], self.spline.feature_names, self.spline.limits)
+        found = self.path.units[own].spline(chosen, beta[0], beta[1:], self.spline.feature_names, self.spline.limits)
+        return replace(found, output_limits=self.spline.output_limits)
 
     @property
     def term_costs(self) -> Floats:

@@ -33,6 +33,9 @@ def simplify(spline: Spline, tolerance: float, X: Any = None) -> Spline:
         raise DataError(
             f"tolerance must be a share of the spline's std, 0.05 for 5 %, and at least 0, got {shown(tolerance)}"
         )
+    if spline.output_limits is not None:  # no term can be fitted to values that are held
+        free = simplify(replace(spline, output_limits=None), tolerance, X)
+        return replace(free, output_limits=spline.output_limits)
     rows = _points(spline) if X is None else spline.rows(X)
     if len(rows) == 0:
         raise DataError("a spline is simplified on rows, got none")

@@ -1,7 +1,7 @@
 """A spline as source for other programs: Python, C, and a formula for a spreadsheet. None needs anything else.
 
-All take the encoded features, in the order of ``feature_names``, hold them at the limits and add the terms up one after
-the other: values equal the spline's but for rounding. NaN in, NaN out; a spreadsheet has no NaN.
+All take the encoded features, in the order of ``feature_names``, hold them at the limits, add the terms up one after
+the other and hold the sum: values equal the spline's but for rounding. NaN in, NaN out; a spreadsheet has no NaN.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from knotwork.parameters import is_sequence, shown
 from knotwork.printable import printable
 
 if TYPE_CHECKING:
+    from knotwork.data.limits import Limits
     from knotwork.spline.model import Spline, Term
 
 # Characters that Excel takes in a formula.
 MAX_FORMULA = 8192
+# A value held between two others, in Python and C, and in a spreadsheet.
+HOLD, EXCEL_HOLD = "hold({}, {}, {})", "MIN(MAX({},{}),{})"
 # Words that a function of C or C++ cannot have for a name, and those that the source uses itself.
 _C_WORDS = re.compile(
     "alignas|alignof|and|and_eq|asm|auto|bitand|bitor|bool|break|case|catch|char|char16_t|char32_t|char8_t|class|co_await|"
@@ -52,13 +55,13 @@ def python_source(spline: Spline, name: str = "predict") -> str:
     ]
     for f in used:
         value = f"float(x[{f}])"
-        lines.append(
-            f"    x{f} = {_held(spline, f, value, 'hold({}, {}, {})')}  # {printable(spline.feature_names[f])}"
-        )
+        lines.append(f"    x{f} = {_within(spline.limits, f, value, HOLD)}  # {printable(spline.feature_names[f])}")
     for k in range(spline.intercept.size):
         lines.append(f"    y{k} = {float(spline.intercept[k])!r}")
         for term, betas in zip(spline.terms, spline.coef, strict=True):
             lines.append(f"    y{k} += {float(betas[k])!r} * {_value(term, 'least({}, {})')}")
+        if spline.output_limits is not None:
+            lines.append(f"    y{k} = {_within(spline.output_limits, k, f'y{k}', HOLD)}")
     outputs = ", ".join(f"y{k}" for k in range(spline.intercept.size))
     lines.append(f"    return {outputs}" if spline.intercept.size == 1 else f"    return [{outputs}]")
     return "\n".join(lines) + "\n"
@@ -81,7 +84,7 @@ def c_source(spline: Spline, name: str = "predict") -> str:
     ]
     used = _used(spline)
     for f in used:
-        value = _held(spline, f, f"x[{f}]", "hold({}, {}, {})")
+        value = _within(spline.limits, f, f"x[{f}]", HOLD)
         lines.append(f"    double x{f} = {value}; /* {_comment(spline.feature_names[f])} */")
     if outputs == 1:
         lines.append("    double y0;")
@@ -90,6 +93,8 @@ def c_source(spline: Spline, name: str = "predict") -> str:
         lines.append(f"    {y} = {float(spline.intercept[k])!r};")
         for term, betas in zip(spline.terms, spline.coef, strict=True):
             lines.append(f"    {y} += {float(betas[k])!r} * {_value(term, 'least({}, {})')};")
+        if spline.output_limits is not None:
+            lines.append(f"    {y} = {_within(spline.output_limits, k, y, HOLD)};")
     # Helpers that no term needs are named, so that compilers do not complain.
     lines += ["    (void)x;", "    (void)hinge; (void)least; (void)hold;"]
     lines += ["    return y0;", "}"] if outputs == 1 else ["}"]
@@ -107,12 +112,12 @@ def excel_formula(spline: Spline, cells: Any = None, output: int | None = None) 
     if isinstance(k, bool) or not isinstance(k, int) or not 0 <= k < outputs:
         raise DataError(f"output must be a number from 0 to {outputs - 1}, got {shown(output)}")
     where = _cells(spline, cells)
-    names = {f: _held(spline, f, where[f], "MIN(MAX({},{}),{})") for f in _used(spline)}
+    names = {f: _within(spline.limits, f, where[f], EXCEL_HOLD) for f in _used(spline)}
     parts = [_excel_number(float(spline.intercept[k]))]
     for term, betas in zip(spline.terms, spline.coef, strict=True):
         beta = _excel_number(float(betas[k]))
         parts.append(f"{'' if beta.startswith('-') else '+'}{beta}*{_excel_value(term, names)}")
-    formula = "=" + "".join(parts)
+    formula = f"={_within(spline.output_limits, k, ''.join(parts), EXCEL_HOLD)}"
     if len(formula) > MAX_FORMULA:
         raise DataError(
             f"a formula of a spreadsheet has at most {MAX_FORMULA} characters, this one would have {len(formula)}; "
@@ -135,11 +140,11 @@ def _comment(name: str) -> str:
     return printable(name).replace("*/", "* /").replace("/*", "/ *").replace("??/", "?? /")
 
 
-def _held(spline: Spline, feature: int, value: str, pattern: str) -> str:
-    """Write a feature held at its limits, if it has any."""
-    if spline.limits is None:
+def _within(limits: Limits | None, place: int, value: str, pattern: str) -> str:
+    """Write a value held at the limits of its place, if there are any."""
+    if limits is None:
         return value
-    low, high = float(spline.limits.lower[feature]), float(spline.limits.upper[feature])
+    low, high = float(limits.lower[place]), float(limits.upper[place])
     if low == -float("inf") and high == float("inf"):
         return value
     return pattern.format(value, _bound(low), _bound(high))

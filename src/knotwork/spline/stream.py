@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
-from knotwork.data.limits import Limits
+from knotwork.data.limits import Limits, range_of
 from knotwork.errors import DataError
 from knotwork.spline.fit import FitOptions, Plan, finish, room_for, search
 from knotwork.spline.host import HostTable, Knots, knots_of
@@ -43,7 +43,7 @@ class Stream:
 
     sums : over the rows, in the coordinates of ``x`` and ``y``, the first batch's
     values : knots as they were given or found, by (feature, standardised knot)
-    limits : the range of all rows that ever came
+    limits, responses : the ranges of features and responses of all rows that ever came
     rows : their number, less those taken out; peak : the largest Σw·y² that the sums have held, for the digits lost
     """
 
@@ -52,6 +52,7 @@ class Stream:
     y: Scaling
     values: KnotValues
     limits: Limits
+    responses: Limits
     rows: int
     peak: float
 
@@ -72,7 +73,7 @@ class Stream:
             sums = StoredSums.of(table.some(grid, None, workers))
         peak = float(sums.opening.squares.sum())
         values = _knot_values(X, table, grid)
-        return cls(sums, table.x_scaling, table.y_scaling, values, table.limits, len(X), peak)
+        return cls(sums, table.x_scaling, table.y_scaling, values, table.limits, range_of(y), len(X), peak)
 
     def plus(self, X: NDArray[np.floating], y: Floats, weights: Floats | None, sign: int, threads: int) -> Stream:
         """Return the stream with a batch more, or with one of those it has seen less (sign −1)."""
@@ -93,11 +94,11 @@ class Stream:
                 f"forget takes out rows that were fitted, and leaves at least two, got {len(X)} rows where there are "
                 f"{self.rows}; pass rows of earlier batches, each once"
             )
-        limits = self.limits
+        limits, ends = self.limits, self.responses
         if sign > 0:
-            limits = Limits(np.minimum(limits.lower, X.min(axis=0)), np.maximum(limits.upper, X.max(axis=0)))
+            limits, ends = limits.around(range_of(X)), ends.around(range_of(y))
         peak = max(self.peak, float(sums.opening.squares.sum()))
-        return replace(self, sums=sums, limits=limits, rows=self.rows + sign * len(X), peak=peak)
+        return replace(self, sums=sums, limits=limits, responses=ends, rows=self.rows + sign * len(X), peak=peak)
 
     def fit(self, names: Sequence[str], options: FitOptions) -> SplineFit:
         """Fit a spline to all rows so far."""

@@ -50,7 +50,7 @@ function encode(columns, codes) {
   });
 }
 
-/** Inputs held at the model's limits; null is no limit. */
+/** Inputs or outputs held at the model's limits; null is no limit. */
 function held(limits, x) {
   if (!limits) return x;
   return x.map((v, j) => Math.min(Math.max(v, limits.lower[j] ?? -Infinity), limits.upper[j] ?? Infinity));
@@ -73,7 +73,7 @@ function networkFunction(record) {
     return out;
   }, inputs);
   const standardise = (x) => held(record.limits, x).map((v, j) => (v - record.centre[j]) / record.scale[j]);
-  return (x) => run(standardise(x)).map((v, k) => v * record.outputScale[k] + record.outputCentre[k]);
+  return (x) => held(record.outputLimits, run(standardise(x)).map((v, k) => v * record.outputScale[k] + record.outputCentre[k]));
 }
 
 function hinge(h, x) {
@@ -91,7 +91,7 @@ function splineFunction(record) {
   return (x) => {
     const inputs = held(record.limits, x);
     const values = record.terms.map((term) => termValue(term, inputs));
-    return record.intercept.map((b, k) => values.reduce((sum, v, m) => sum + record.coef[m][k] * v, b));
+    return held(record.outputLimits, record.intercept.map((b, k) => values.reduce((sum, v, m) => sum + record.coef[m][k] * v, b)));
   };
 }
 

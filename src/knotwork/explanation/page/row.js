@@ -35,6 +35,10 @@ function partsOf(m, codes, x, outputs, output) {
       }
     });
     found.push(...values.map((v, c) => [m.columns[c].name, v]), ...together);
+    if (m.spline.outputLimits) {
+      const free = splineFunction({ ...m.spline, outputLimits: null })(x)[output];
+      if (free !== outputs[output]) found.push([m.parts.held, outputs[output] - free]);
+    }
   } else {
     const values = m.parts.curves.map((curve, c) => {
       if (!curve) return 0;

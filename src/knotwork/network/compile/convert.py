@@ -185,7 +185,8 @@ def _scaled(
     """Return the chain of a function, with fixed scaling at its ends."""
     c = scaling_of(function, coordinates)
     if isinstance(function, Spline):  # the limits keep their bits
-        c, function = replace(c, limits=function.limits), replace(function, limits=None)
+        c = replace(c, limits=function.limits, y_limits=function.output_limits)
+        function = replace(function, limits=None, output_limits=None)
     inner = None if tolerance is None else tolerance / float(c.y_scale.max())
     sides = None if box is None else read_box(box, inputs_of(function), flat=True)
     inner_box = None if sides is None else c.features(sides)

@@ -24,13 +24,18 @@ def ideal_units(function: Function, rule: Activation) -> Ideal:
 def function_chain(function: Function, rule: Activation, *, tolerance: float | None = None, box: Any = None) -> Chain:
     """Write a function as a chain; ``box`` is (minimum, maximum), each a number or one per feature.
 
-    The limits of a spline become those of the chain's scaling.
+    The limits of a spline and of its outputs become those of the chain's scaling.
     """
     sides = None if box is None else read_box(box, inputs_of(function), flat=True)
-    if isinstance(function, Spline) and function.limits is not None:
-        ends = replace(Coordinates.identity(inputs_of(function), outputs_of(function)), limits=function.limits)
-        held = None if sides is None else function.limits.hold(sides)
-        return replace(
-            function_chain(replace(function, limits=None), rule, tolerance=tolerance, box=held), scaling=ends
-        )
+    if isinstance(function, Spline) and is_held(function):
+        limits, free = function.limits, replace(function, limits=None, output_limits=None)
+        ends = Coordinates.identity(inputs_of(function), outputs_of(function))
+        ends = replace(ends, limits=limits, y_limits=function.output_limits)
+        held = sides if sides is None or limits is None else limits.hold(sides)
+        return replace(function_chain(free, rule, tolerance=tolerance, box=held), scaling=ends)
     return lower(ideal_units(function, rule), rule, tolerance=tolerance, sides=sides)
+
+
+def is_held(spline: Spline) -> bool:
+    """Whether the features or the outputs of a spline have limits."""
+    return spline.limits is not None or spline.output_limits is not None

@@ -10,7 +10,7 @@ from torch import nn
 
 from knotwork.network.activations import Activation, Kind, activation_rule
 from knotwork.network.compile.convert import own_activation, resolve_network, scaling_of
-from knotwork.network.compile.function import function_chain
+from knotwork.network.compile.function import function_chain, is_held
 from knotwork.network.compile.lattice import groups_of, step_widths
 from knotwork.network.compile.units import spline_units
 from knotwork.network.fold import folded, front_layer, front_rule
@@ -69,7 +69,7 @@ def network_size(model: Any, activation: str | nn.Module | None = None, *, fold:
         function = in_coordinates(function, scaling_of(function, parts.coordinates))
     if isinstance(function, Spline):
         widths = spline_units(function, rule).widths
-        if fold and function.limits is not None:
+        if fold and is_held(function):
             widths = folded_widths(function, rule, widths)
         return NetworkSize(widths, len(widths))
     theta, groups, _ = groups_of(function)
@@ -81,13 +81,17 @@ def network_size(model: Any, activation: str | nn.Module | None = None, *, fold:
 
 
 def folded_widths(spline: Spline, rule: Activation, widths: tuple[int, ...]) -> tuple[int, ...]:
-    """Units of each hidden layer, those that hold the features among them; ``widths`` are the others."""
-    assert spline.limits is not None
+    """Units of each hidden layer, those that hold features and outputs among them; ``widths`` are the others."""
     if rule.kind is not Kind.BOXED:  # which asks for a box
         return folded(function_chain(spline, rule)).widths
+    holding = front_rule(rule.module)
     used = np.unique([f for term in spline.terms for f in term.features] or [0])
-    front, _ = front_layer(spline.limits, used, front_rule(rule.module))
-    return (len(front.bias), *widths)
+    if spline.limits is not None:
+        widths = (len(front_layer(spline.limits, used, holding)[0].bias), *widths)
+    if spline.output_limits is not None:
+        outputs = np.arange(len(spline.output_limits))
+        widths = (*widths, len(front_layer(spline.output_limits, outputs, holding)[0].bias))
+    return widths
 
 
 def published_widths(lattice: LatticePWL) -> tuple[int, ...]:

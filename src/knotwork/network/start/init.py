@@ -16,6 +16,7 @@ from knotwork.arrays import Floats
 from knotwork.data.columns.level_means import LevelMeans
 from knotwork.data.coordinates import Coordinates
 from knotwork.data.learn import learn_table
+from knotwork.data.limits import Limits, response_limits
 from knotwork.data.losses import SQUARED_ERROR, ResponseLoss, response_loss
 from knotwork.data.sample import Sample
 from knotwork.data.table import TableEncoder, as_frame
@@ -45,6 +46,9 @@ from knotwork.spline.response import huber_width
 CHECKED_ROWS = 1024
 # Rows whose statistics the BatchNorms inside the module begin with.
 MEASURED_ROWS = 16384
+
+# What holds nothing.
+OPEN = Limits(np.array([-np.inf]), np.array([np.inf]))
 
 
 @dataclass(frozen=True)
@@ -179,6 +183,10 @@ def init_(
         # Dropout is a ridge on the units behind it: large terms that cancel would not survive it.
         ridge = RIDGES[-1]
     with unchanged_on_failure(module):
+        if route.y_scaling is not None:  # it holds responses like those of an earlier fit
+            regression = target.classes is None and goal.link == "identity"
+            ends = response_limits(target.values.min(axis=0), target.values.max(axis=0)) if regression else OPEN
+            route.y_scaling.reach_to_(ends.lower, ends.upper)
         seen = _seen(route, rows)
         shown = _shown(module, X if encoder is None else rows, rounded=route.x_scaling is None)
         by_response = encoder is not None and any(isinstance(column, LevelMeans) for column in encoder.columns)
@@ -202,6 +210,7 @@ def init_(
             layers = list(zip(route.linears, chain.layers, strict=True))
         else:
             layers = stream_layers(route.stream, route.linears, inner, c.relative_to(seen), rng)
+        spline = replace(spline, output_limits=seen.y_limits)
         difference = place_(
             module, layers, chain.with_scaling(seen), shown[:CHECKED_ROWS], spline(rows[:CHECKED_ROWS]), size_of(c),
             route, shown,

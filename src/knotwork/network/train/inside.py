@@ -161,6 +161,12 @@ def _ends(net: nn.Module, rewrites: bool, logits: bool) -> _Ends:
     )  # fmt: skip
 
 
+def held_end(net: nn.Module) -> Scaling | None:
+    """Return the Scaling behind a Sequential that holds its responses; None if nothing does."""
+    y = _ends(net, False, False).y
+    return None if y is None or y.limits is None else y
+
+
 def _is_own(layer: nn.Module, working: list[nn.Module]) -> TypeGuard[nn.Linear]:
     """Whether a layer is a Linear that stands in one place only and whose weight is its own, not computed."""
     if not isinstance(layer, nn.Linear) or "weight" not in dict(layer.named_parameters(recurse=False)):

@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import range_of, response_limits
 from knotwork.data.losses import HUBER_STDS, SQUARED_ERROR, ResponseLoss, response_loss, robust_std
 from knotwork.errors import NetworkError, ParameterError
 from knotwork.network.chain import flags_kept, placement, remember_link
 from knotwork.network.ready import MAX_ROWS
 from knotwork.network.train.checkpoint import Checkpoint, described, settings
 from knotwork.network.train.history import History
-from knotwork.network.train.inside import Inside, trained_part
+from knotwork.network.train.inside import Inside, held_end, trained_part
 from knotwork.network.train.loop import Report, TrainOptions, fit_network
 from knotwork.network.train.losses import Deviance, LogLoss, Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import Factory
@@ -227,6 +228,7 @@ def _fit(
     before = copy.deepcopy(net.state_dict())
     interrupted = False
     try:
+        _let_out_(net, given, goal, ranks)
         with (
             flags_kept(net),
             trained_part(net, measured, seen, given.outputs, logits=isinstance(goal, LogLoss)) as inside,
@@ -256,6 +258,22 @@ def _fit(
         raise
     finally:
         net.zero_grad(set_to_none=True)
+
+
+def _let_out_(net: nn.Module, given: Given, goal: Loss, ranks: Ranks | None) -> None:
+    """Let responses that are held go where those given are, too; anywhere if the loss is of something else."""
+    end = held_end(net)
+    if end is None:
+        return
+    free = np.full(given.outputs, np.inf)
+    if not (isinstance(goal, SquaredError) or (isinstance(goal, Deviance) and goal.loss.link == "identity")):
+        end.reach_to_(-free, free)
+        return
+    seen = range_of(np.concatenate([given.measured.y, given.validation.y]))
+    for other in () if ranks is None else ranks.gather(seen):
+        seen = seen.around(other)
+    limits = response_limits(seen.lower, seen.upper)
+    end.reach_to_(limits.lower, limits.upper)
 
 
 def _setback(asked: float | str | None, given: Given) -> float | None:
