@@ -72,7 +72,7 @@ def test_the_saved_model_is_the_one_that_was_measured(knotwork_json, data, frame
     assert sorted([*rows.train, *rows.test]) == list(range(300))
     error = model.predict(frame.iloc[rows.test].drop(columns="y").astype({"flag": float})) - frame["y"].iloc[rows.test]
     assert report["error"]["test"]["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)))
-    assert report["model"]["formulas"] == {"y": str(replace(model.spline_, limits=None))}
+    assert report["model"]["formulas"] == {"y": str(replace(model.spline_, limits=None, output_limits=None))}
 
 
 def test_a_network(knotwork_json, knotwork, data, tmp_path):

@@ -1,5 +1,7 @@
 """Where data lie and in which units they come does not matter; docs/guarantees.md states these bounds."""
 
+from dataclasses import replace
+
 import mpmath
 import numpy as np
 import pytest
@@ -282,7 +284,8 @@ def test_splines_are_exact_least_squares_on_nasty_data(name, degree):
     residual = exact_fit(model, X, y, weight)
     # Measured by what the fit minimises: rows of small weight hardly count.
     share = np.sqrt(weight / weight.sum())
-    difference = np.linalg.norm(share * (model.predict(X) - y - residual)) / np.std(y)
+    fitted = replace(model.spline_, output_limits=None)(X)  # rows that hardly count may lie where they are held
+    difference = np.linalg.norm(share * (fitted - y - residual)) / np.std(y)
     assert difference < (1e-3 if name == "far" else 1e-9)
 
 

@@ -91,7 +91,7 @@ def check_refusals(X, y, on_device):
 
 def test_tensors_are_checked_where_they_are(monkeypatch):
     """The way of a tensor on a GPU, with one on the CPU in its place."""
-    for module in (tensors, kw.estimators.mars):
+    for module in (tensors, kw.estimators.mars, kw.estimators.responses):
         monkeypatch.setattr(module, "on_gpu", lambda X: isinstance(X, torch.Tensor))
     X, y = rows()
     model = kw.MarsRegressor().fit(torch.from_numpy(X), torch.from_numpy(y), sample_weight=torch.ones(len(X)).double())

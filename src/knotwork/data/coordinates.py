@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from knotwork.arrays import Floats
-from knotwork.data.limits import Limits
+from knotwork.data.limits import Limits, moved_limits
 from knotwork.data.steps import Inputs
 
 # Columns that vary less count as constant: a slope of 1 std of y to 1 std of x would soon be no float.
@@ -85,7 +85,7 @@ class Coordinates:
 
     def with_outputs(self, gain: Floats, shift: Floats) -> Coordinates:
         """Return the coordinates of the responses gain·y + shift, (p,) each."""
-        y_limits = None if self.y_limits is None else self.y_limits.moved(gain, shift)
+        y_limits = None if self.y_limits is None else moved_limits(self.y_limits, gain, shift)
         return replace(self, y_centre=self.y_centre * gain + shift, y_scale=self.y_scale * gain, y_limits=y_limits)
 
     def relative_to(self, other: Coordinates) -> Coordinates:

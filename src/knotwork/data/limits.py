@@ -40,10 +40,6 @@ class Limits(FrozenArrays):
     >>> limits = Limits([0.0, -np.inf], [1.0, np.inf])
     >>> limits.hold(np.array([[-3.0, 5.0], [0.5, 5.0]])).tolist()
     [[0.0, 5.0], [0.5, 5.0]]
-    >>> limits.moved(np.array([2.0, 1.0]), np.array([1.0, 0.0])).sides()
-    [[1.0, -inf], [3.0, inf]]
-    >>> limits.around(Limits([-1.0, 0.0], [0.5, 1.0])).sides()
-    [[-1.0, -inf], [1.0, inf]]
     """
 
     lower: Floats
@@ -80,16 +76,13 @@ class Limits(FrozenArrays):
         return held
 
     def sides(self) -> list[list[float]]:
-        """Return minima and maxima as plain numbers."""
+        """Return minima and maxima as plain numbers.
+
+        >>> import knotwork as kw
+        >>> kw.Limits([0.0], [1.0]).sides()
+        [[0.0], [1.0]]
+        """
         return [self.lower.tolist(), self.upper.tolist()]
-
-    def around(self, other: Limits) -> Limits:
-        """Return the limits around both."""
-        return Limits(np.minimum(self.lower, other.lower), np.maximum(self.upper, other.upper))
-
-    def moved(self, gain: Floats, shift: Floats) -> Limits:
-        """Return the limits of gain·x + shift, (d,) each, gains positive."""
-        return Limits(self.lower * gain + shift, self.upper * gain + shift)
 
     def outside(self, X: NDArray[np.floating]) -> NDArray[np.bool_]:
         """Say which rows have a feature beyond its limits: (N, d) → (N,).
@@ -112,6 +105,24 @@ class Limits(FrozenArrays):
         if rows.ndim not in axes or rows.shape[-1] != len(self):
             raise DataError(f"rows must have the features of the limits, (N, {len(self)}), got {rows.shape}")
         return rows
+
+
+def limits_around(a: Limits, b: Limits) -> Limits:
+    """Return the narrowest limits that contain both.
+
+    >>> limits_around(Limits([0.0], [1.0]), Limits([-1.0], [0.5])).sides()
+    [[-1.0], [1.0]]
+    """
+    return Limits(np.minimum(a.lower, b.lower), np.maximum(a.upper, b.upper))
+
+
+def moved_limits(limits: Limits, gain: Floats, shift: Floats) -> Limits:
+    """Return the limits of gain·x + shift, (d,) each, gains positive.
+
+    >>> moved_limits(Limits([0.0], [1.0]), np.array([2.0]), np.array([1.0])).sides()
+    [[1.0], [3.0]]
+    """
+    return Limits(limits.lower * gain + shift, limits.upper * gain + shift)
 
 
 def range_of(X: NDArray[np.floating]) -> Limits:

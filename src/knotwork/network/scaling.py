@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from knotwork.arrays import Floats, read_array, read_numbers
 from knotwork.data.coordinates import Coordinates, mean_and_std
 from knotwork.data.learn import learn_table
-from knotwork.data.limits import Limits, learn_limits
+from knotwork.data.limits import Limits, learn_limits, limits_around
 from knotwork.data.table import as_frame
 from knotwork.data.target_encoding import Response
 from knotwork.errors import NetworkError, one_line
@@ -142,19 +142,6 @@ class Scaling(nn.Module):
         self.back = True
         return self
 
-    def reach_to_(self, low: Floats, high: Floats) -> None:
-        """Hold no response of this range, (p,) each; infinite ends let all through. Without limits nothing changes.
-
-        >>> layer = Scaling.within(Limits([0.0], [1.0]), [0.0], [1.0]).turned_back()
-        >>> layer.reach_to_(np.array([0.5]), np.array([4.0]))
-        >>> layer.limits
-        Limits(lower=array([0.]), upper=array([4.]))
-        """
-        if self.lower is None or self.upper is None:
-            return
-        self.lower.copy_(torch.minimum(self.lower, torch.from_numpy(np.array(low)).to(self.lower)))
-        self.upper.copy_(torch.maximum(self.upper, torch.from_numpy(np.array(high)).to(self.upper)))
-
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of what comes out."""
@@ -215,6 +202,22 @@ class Scaling(nn.Module):
     def extra_repr(self) -> str:
         """Say how many features there are."""
         return f"features={len(self.centre)}" + ("" if self.lower is None else ", held")
+
+
+def widen_limits_(layer: Scaling, limits: Limits) -> None:
+    """Let a layer's values reach as far as these limits, too; a layer without limits holds nothing and stays as it is.
+
+    >>> layer = Scaling.within(Limits([0.0], [1.0]), [0.0], [1.0])
+    >>> widen_limits_(layer, Limits([0.5], [4.0]))
+    >>> layer.limits
+    Limits(lower=array([0.]), upper=array([4.]))
+    """
+    if layer.limits is None:
+        return
+    wide = limits_around(layer.limits, limits)
+    for held, end in ((layer.lower, wide.lower), (layer.upper, wide.upper)):
+        assert held is not None
+        held.copy_(torch.from_numpy(np.array(end)))
 
 
 def _side(values: ArrayLike | None, shape: tuple[int, ...]) -> Tensor:

@@ -13,6 +13,7 @@ import numpy as np
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import moved_limits
 from knotwork.data.steps import Affine, Inputs
 from knotwork.errors import DataError
 from knotwork.pwl.lattice import LatticePWL
@@ -155,5 +156,5 @@ def in_coordinates(function: AnyFunction, c: Coordinates) -> AnyFunction:
 
 def spline_with_outputs(spline: Spline, gain: Floats, shift: Floats) -> Spline:
     """Return gain·f + shift of a spline, output by output."""
-    held = None if spline.output_limits is None else spline.output_limits.moved(gain, shift)
+    held = None if spline.output_limits is None else moved_limits(spline.output_limits, gain, shift)
     return replace(spline, intercept=spline.intercept * gain + shift, coef=spline.coef * gain, output_limits=held)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
 from knotwork.compute.workers import Workers
-from knotwork.data.limits import Limits, range_of
+from knotwork.data.limits import Limits, limits_around, range_of
 from knotwork.errors import DataError
 from knotwork.spline.fit import FitOptions, Plan, finish, room_for, search
 from knotwork.spline.host import HostTable, Knots, knots_of
@@ -96,7 +96,7 @@ class Stream:
             )
         limits, ends = self.limits, self.responses
         if sign > 0:
-            limits, ends = limits.around(range_of(X)), ends.around(range_of(y))
+            limits, ends = limits_around(limits, range_of(X)), limits_around(ends, range_of(y))
         peak = max(self.peak, float(sums.opening.squares.sum()))
         return replace(self, sums=sums, limits=limits, responses=ends, rows=self.rows + sign * len(X), peak=peak)
 

@@ -25,6 +25,7 @@ from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation
 from knotwork.network.chain import remember_link
 from knotwork.network.reshape import FILLS
+from knotwork.network.scaling import widen_limits_
 from knotwork.network.start.choose import choose_start, units_of
 from knotwork.network.start.initial import spline_start
 from knotwork.network.start.normalised import standardise_
@@ -186,7 +187,7 @@ def init_(
         if route.y_scaling is not None:  # it holds responses like those of an earlier fit
             regression = target.classes is None and goal.link == "identity"
             ends = response_limits(target.values.min(axis=0), target.values.max(axis=0)) if regression else OPEN
-            route.y_scaling.reach_to_(ends.lower, ends.upper)
+            widen_limits_(route.y_scaling, ends)
         seen = _seen(route, rows)
         shown = _shown(module, X if encoder is None else rows, rounded=route.x_scaling is None)
         by_response = encoder is not None and any(isinstance(column, LevelMeans) for column in encoder.columns)

@@ -15,11 +15,12 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from knotwork.data.coordinates import Coordinates
-from knotwork.data.limits import range_of, response_limits
+from knotwork.data.limits import Limits, limits_around, range_of, response_limits
 from knotwork.data.losses import HUBER_STDS, SQUARED_ERROR, ResponseLoss, response_loss, robust_std
 from knotwork.errors import NetworkError, ParameterError
 from knotwork.network.chain import flags_kept, placement, remember_link
 from knotwork.network.ready import MAX_ROWS
+from knotwork.network.scaling import widen_limits_
 from knotwork.network.train.checkpoint import Checkpoint, described, settings
 from knotwork.network.train.history import History
 from knotwork.network.train.inside import Inside, held_end, trained_part
@@ -265,15 +266,13 @@ def _let_out_(net: nn.Module, given: Given, goal: Loss, ranks: Ranks | None) -> 
     end = held_end(net)
     if end is None:
         return
-    free = np.full(given.outputs, np.inf)
     if not (isinstance(goal, SquaredError) or (isinstance(goal, Deviance) and goal.loss.link == "identity")):
-        end.reach_to_(-free, free)
+        widen_limits_(end, Limits(*(np.full(given.outputs, side) for side in (-np.inf, np.inf))))
         return
     seen = range_of(np.concatenate([given.measured.y, given.validation.y]))
     for other in () if ranks is None else ranks.gather(seen):
-        seen = seen.around(other)
-    limits = response_limits(seen.lower, seen.upper)
-    end.reach_to_(limits.lower, limits.upper)
+        seen = limits_around(seen, other)
+    widen_limits_(end, response_limits(seen.lower, seen.upper))
 
 
 def _setback(asked: float | str | None, given: Given) -> float | None:
