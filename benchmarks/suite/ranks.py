@@ -32,7 +32,8 @@ def select(
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return mean errors and mean seconds of a fit, each (tables, models), over the splits that all models have.
 
-    ``errors.attrs`` says which splits count for each table, and which tables some model lacks.
+    ``errors.attrs`` has the splits that count for each table, the errors of each split, and the tables that some model
+    lacks.
     """
     wanted = results.table.isin(tables)
     if models is not None:
@@ -50,6 +51,7 @@ def select(
     kept = [name for name in tables if name in means.index]
     found = means.loc[kept]
     found.attrs["splits"] = errors.reset_index().groupby("table").split.apply(list).to_dict()
+    found.attrs["each"] = errors.to_dict("list")
     found.attrs["missing"] = [name for name in tables if name not in kept]
     return found, seconds.groupby("table").mean().loc[kept]
 

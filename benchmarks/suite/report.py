@@ -10,7 +10,8 @@ from .ranks import geometric_mean, is_ours, rank, to_best_peer
 
 
 def report(errors: pd.DataFrame, seconds: pd.DataFrame) -> str:
-    return "\n\n".join([_what(errors), _models(errors, seconds), _tests(errors), _tables(errors)])
+    parts = [_what(errors), _models(errors, seconds), _tests(errors), _degree(errors), _tables(errors)]
+    return "\n\n".join(part for part in parts if part)
 
 
 def _what(errors: pd.DataFrame) -> str:
@@ -49,6 +50,16 @@ def _tests(errors: pd.DataFrame) -> str:
         f"(Nemenyi, 5 %): {ranks.critical_difference:.2f}. Pairs that differ (Wilcoxon with Holm's correction, 5 %): "
         f"{named or 'none'}."
     )
+
+
+def _degree(errors: pd.DataFrame) -> str:
+    """Say how often the degree chosen automatically is as good as the better of degrees 1 and 2."""
+    each = errors.attrs["each"]
+    if not {"mars_1", "mars_2", "mars_auto"} <= each.keys():
+        return ""
+    better = map(min, each["mars_1"], each["mars_2"])
+    good = [chosen <= 1.01 * least for chosen, least in zip(each["mars_auto"], better, strict=True)]
+    return f"MARS, degree chosen: within 1 % of the better of degrees 1 and 2 on {sum(good)} of {len(good)} splits."
 
 
 def _tables(errors: pd.DataFrame) -> str:
