@@ -172,7 +172,7 @@ def test_words_for_missing_values(knotwork, knotwork_json, refused, write, frame
 
 def test_what_looks_like_a_number_is_no_gap(refused, write, frame):
     sentence = refused("fit", write(frame.assign(width="$ 1,000.50")), "--target", "y")
-    assert "has '$ 1,000.50'; correct it, leave the column out" in sentence
+    assert "has '$ 1,000.50'; write its numbers as 1234.5, leave the column out" in sentence
 
 
 def test_infinities_are_named_with_their_row(knotwork, refused, write, frame, tmp_path):
@@ -185,8 +185,16 @@ def test_infinities_are_named_with_their_row(knotwork, refused, write, frame, tm
 
 def test_the_limits_are_said_once(knotwork, write, frame):
     text = knotwork("fit", write(frame), "--target", "Art").stdout
-    assert text.count("counts as the nearest end of that range") == 1
+    assert text.count("a value beyond its column's limits counts as the limit") == 1
     assert text.count(" ≈ ") == 3
+    assert "the prediction is" not in text
+
+
+def test_the_limits_of_predictions_are_said(knotwork, write, frame):
+    y = frame["y"]
+    half = (y.max() - y.min()) / 2
+    text = knotwork("fit", write(frame), "--target", "y", "--test-size", "0").stdout
+    assert f"the prediction is clipped to the range {y.min() - half:.6g} to {y.max() + half:.6g}" in text
 
 
 def test_numbers_as_categories(knotwork_json, write):

@@ -166,9 +166,9 @@ def test_formulas_hold_too(name, tmp_path):
     np.testing.assert_allclose(written, found, rtol=1e-9)
     text, page, formula = str(spline), spline._repr_html_(), spline._repr_latex_()
     for shown in (text, page, formula):
-        assert shown.count("held between") == 1
+        assert shown.count("clipped to the range") == 1
     low, high = (f"{end[0]:.6g}" for end in ends(name))
-    assert f"the result is held between {low} and {high}" in text
+    assert f"the result is clipped to the range {low} to {high}" in text
     for k in range(outputs):
         cell = spline.to_excel_formula(output=k)
         low, high = (repr(float(end[k])) for end in (spline.output_limits.lower, spline.output_limits.upper))
@@ -197,9 +197,9 @@ def test_an_explanation_says_what_was_held(model, name):
     total = parts.base + parts.values.sum(axis=1) + sum(parts.interactions.values())
     np.testing.assert_allclose(total, found, atol=1e-9 * np.ptp(ends(name)))
     if name.startswith("mars"):
-        taken = parts.interactions["held at the limit"]
+        taken = parts.interactions["clipped to the limit"]
         np.testing.assert_array_equal(taken != 0, held(found, name))
-    assert "held at the limit" not in kw.explain(model, X, MODELS[name][1]).contributions(X).interactions
+    assert "clipped to the limit" not in kw.explain(model, X, MODELS[name][1]).contributions(X).interactions
 
 
 def test_what_surrounds_a_model_moves_the_range():
@@ -228,7 +228,7 @@ def test_who_goes_on_is_not_held(model):
     model.fit(X, np.exp((y - 50) / 10))
     assert model.spline_.output_limits is None
     assert all(getattr(layer, "back", False) is False or layer.limits is None for layer in kw.to_network(model))
-    assert "held between" not in str(model.spline_)
+    assert "clipped to the range" not in str(model.spline_)
 
 
 def test_classes_are_not_held():

@@ -120,7 +120,7 @@ def test_the_page_holds_predictions_and_says_so(model, outputs):
     total = [base + sum(value for _, value in parts) for parts in found["parts"]]
     np.testing.assert_allclose(total, expected[:, 0], atol=1e-6)
     if isinstance(model, kw.MarsRegressor):
-        assert ["held at the limit" in dict(parts) for parts in found["parts"]] == held[:, 0].tolist()
+        assert ["clipped to the limit" in dict(parts) for parts in found["parts"]] == held[:, 0].tolist()
 
 
 @pytest.mark.parametrize("classes", [2, 3])

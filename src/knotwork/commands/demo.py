@@ -33,7 +33,7 @@ def demo(
         "knotwork-demo"
     ),
 ) -> None:
-    """Turn a spline into a network and train it, next to a random start."""
+    """Run everything once on Abalone: spline, network, report."""
     import numpy as np
     import torch
 
@@ -71,7 +71,7 @@ def demo(
 
     console.print(
         f"\n[bold]3. Grown to 128 × 128 units and trained[/] for {epochs} epochs, and the same network from random "
-        f"weights. Error on validation rows, in rings:\n"
+        f"weights. Error on validation rows, in rings; each network keeps its best epoch:\n"
     )
     networks = {}
     for name in COLOURS:
@@ -130,9 +130,9 @@ def _train(name: str, epochs: int) -> SplineNetRegressor:
 
 
 def _error_table(title: str, errors: dict[str, tuple[float, float]], guess: float) -> Table:
-    """Return the errors before training and of the best epoch, and that of predicting the mean."""
+    """Return the errors before and after training, and that of predicting the mean."""
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
-    for column in (title, "before training", "best epoch"):
+    for column in (title, "before training", "after training"):
         table.add_column(column, justify="left" if column == title else "right")
     for name, (before, after) in errors.items():
         table.add_row(name, f"{before:.2f}", f"{after:.2f}", style=COLOURS[name])
@@ -163,8 +163,8 @@ def _made_up(console: Console, epochs: int) -> Table:
         before, after = (float(np.sqrt(np.mean((fit.predict(X_test) - y_test) ** 2))) for fit in fits)
         errors[name] = (before, after)
     console.print(
-        f"\nWhere the response bends sharply, the start lowers the error, too. A simulated table of {len(X)} rows, "
-        f"noise of std {MADE_UP_NOISE}, the same {epochs} epochs:\n"
+        f"\nWhere the response bends sharply, the spline start lowers the error, too. A simulated table of {len(X)} "
+        f"rows, noise of std {MADE_UP_NOISE}, the same {epochs} epochs:\n"
     )
     return _error_table("error on new rows", errors, float(np.std(y_test)))
 

@@ -35,7 +35,10 @@ def export(
     force: Annotated[bool, typer.Option("--force", help="Replace the output if it exists.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
-    """Write a model as ONNX or torch.export, checked against knotwork's own predictions."""
+    """Write a model as ONNX or torch.export.
+
+    Before the file appears, its predictions are compared with knotwork's own.
+    """
     chosen = format or FORMATS.get(out.suffix.lower())
     if chosen is None:
         raise DataError(f"the format must be known, {out} ends in neither .onnx nor .pt2; pass --format onnx or torch")

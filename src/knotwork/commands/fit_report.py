@@ -100,6 +100,9 @@ def describe(model: Any, target: str) -> dict[str, Any]:
             for k, label in enumerate(_outputs(parts, target))
         },
         "held": spline.limits is not None,
+        "prediction_limits": None
+        if spline.output_limits is None
+        else [float(spline.output_limits.lower[0]), float(spline.output_limits.upper[0])],
         "intercept": spline.intercept.tolist(),
         "terms": [
             {"term": term.describe(spline.feature_names), "coef": betas.tolist()}
@@ -129,6 +132,13 @@ def _layers(net: dict[str, Any]) -> str:
     """Say what a network consists of: "16 × 8 units", or "8 members of 16 × 8 units each"."""
     units = f"{' × '.join(map(str, net['hidden']))} units"
     return units if net["members"] == 1 else f"{net['members']} members of {units} each"
+
+
+def _loss_name(report: dict[str, Any]) -> str:
+    """Name the loss of the training where it is not that of the errors below."""
+    if report["task"] == "classification":
+        return " (log-loss)"
+    return "" if "loss" in report["model"] else " (squared error)"
 
 
 def _outputs(parts: Resolved, target: str) -> list[str]:
@@ -167,7 +177,7 @@ def print_report(report: dict[str, Any]) -> None:
         line(
             "",
             f"{_layers(net)}, {net['epochs']} epochs, epoch {net['best_epoch']} kept; "
-            f"validation loss {net['validation_loss_of_the_spline']:.4g} of the spline, "
+            f"validation loss{_loss_name(report)} {net['validation_loss_of_the_spline']:.4g} of the spline, "
             f"{net['validation_loss']:.4g} of the network",
         )
     for part, words in (("test", "held-out rows"), ("train", "training rows")):
@@ -180,7 +190,10 @@ def print_report(report: dict[str, Any]) -> None:
         console.print(f"\n{printable(label)} ≈ {shown}", markup=False)
     console.print()
     if model["held"]:
-        line("", "a value outside its column's training range counts as the nearest end of that range")
+        line("", "a value beyond its column's limits counts as the limit (the training range without outliers)")
+    if model["prediction_limits"] is not None:
+        low, high = model["prediction_limits"]
+        line("", f"the prediction is clipped to the range {low:.6g} to {high:.6g}")
     for note in model["encoding"]:
         line("", note)
     if report["saved"] is None:

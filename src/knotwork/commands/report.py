@@ -81,7 +81,9 @@ def split_table(
     wanted = [*columns] if target is None else [*columns, target]
     gaps = 0 if target is None else int(table.missing(target).sum())
     if gaps:
-        raise DataError(f"the target must have no missing values, {target!r} of {data} has {gaps}; drop those rows")
+        raise DataError(
+            f"the target must have no missing values, {target!r} of {data} has {gaps}; remove those rows from the file"
+        )
     frame = table.frame(tuple(wanted), np.arange(table.rows))
     X = with_all_columns(frame[list(columns)], parts.encoder)
     return X, None if target is None else frame[target]

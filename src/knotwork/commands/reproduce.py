@@ -39,7 +39,10 @@ def reproduce(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
-    """Run the published experiments again; after an interruption it resumes."""
+    """Run the published experiments again.
+
+    If a run was interrupted, the same command resumes it.
+    """
     from dataclasses import replace
 
     from knotwork.experiments.protocol import FULL, shortened

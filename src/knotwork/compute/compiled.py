@@ -43,7 +43,10 @@ class _Compilation(event.Listener):
         self._depth += 1
         if not self._said and event.data["dispatcher"].py_func.__module__.startswith("knotwork."):
             self._said = True
-            print("knotwork: compiling kernels for this machine (some seconds; later fits load them)", file=sys.stderr)
+            print(
+                "knotwork: compiling kernels for a first fit of this kind (some seconds; later fits load them)",
+                file=sys.stderr,
+            )
 
     def on_end(self, event: Any) -> None:
         self._depth -= 1

@@ -123,7 +123,8 @@ def _require_usable(table: Table, name: str, included: bool) -> None:
     if table.kinds[name] == "date" and name not in table.columns:
         raise DataError(
             f"dates must be written as 2024-12-31 or 2024-12-31 23:59 (ISO 8601), column {name!r} of {table.path} "
-            f"holds others, or durations; rewrite them or leave the column out with --exclude {shown(name)}"
+            f"holds other notations or durations; rewrite them, take them as categories (--category {shown(name)}) or "
+            f"leave the column out (--exclude {shown(name)})"
         )
     if included and name not in table.columns:
         raise DataError(

@@ -188,12 +188,18 @@ def _read_csv(
     def junk(name: str) -> DataError:
         line, text = find_junk(path, dialect, name, missing)
         return DataError(
-            f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; correct it, {or_missing(text)}"
-            f"leave the column out (--exclude) or take its values as categories (--category)"
+            f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; "
+            f"{_advice(text, dialect.decimal)}, {or_missing(text)}leave the column out (--exclude) or take its values "
+            f"as categories (--category)"
         )
 
     _require_kinds(path, pieces, wanted, set(as_text), dialect.decimal, junk)
     return _table(path, pieces, rows, skip, dialect.describe())
+
+
+def _advice(text: str, decimal: str) -> str:
+    """Say how to correct a value: a decimal comma, thousands or a unit is not read by guessing."""
+    return f"write its numbers as 1234{decimal}5" if LIKE_A_NUMBER.fullmatch(text) else "correct it"
 
 
 def or_missing(text: str) -> str:

@@ -80,8 +80,8 @@ class Estimator(BaseEstimator):
     def outside(self, X: Any) -> NDArray[np.bool_]:
         """Say which rows lie outside the training range, in any column: (N, d) → (N,).
 
-        The range is that of ``limits_``. With ``extrapolate="clip"`` the model holds these rows at it; with "linear" it
-        goes on beyond it. Text and categories are never outside.
+        The range is that of ``limits_``. With ``extrapolate="clip"`` the model clips these rows to it; with "linear" it
+        goes on beyond it. Columns that the fit left unused count, too. Text and categories are never outside.
 
         >>> import knotwork as kw
         >>> X, y = kw.datasets.load_wine_quality("red")

@@ -121,7 +121,9 @@ def read_response(y: Any, rows: int) -> Floats:
     except ValueError as error:
         if "convert string" not in str(error):
             raise
-        raise DataError(f"the target of a regression must be numeric: {error}; convert it to numbers first") from None
+        raise DataError(
+            f"the target of a regression must be numeric: {error}; convert it to numbers, or fit a classifier"
+        ) from None
     if np.ndim(y) not in (1, 2) or (y.ndim == 2 and y.shape[1] == 0):
         raise DataError(f"y must have shape (N,) or (N, outputs), got {y.shape}")
     if len(y) != rows:

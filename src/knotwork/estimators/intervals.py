@@ -62,10 +62,10 @@ class IntervalMixin:
 
         ``MarsRegressor(cv=10)`` uses all rows, each predicted by the fold that left it out. The interval is around the
         spline of all rows; there is no guarantee for a finite number of rows, but coverage is close to nominal.
-        ``method="plus"`` (cross-validation+) has a guarantee: coverage is at least 2·coverage − 1 whatever the data
-        are. Its ends are quantiles over all rows of fold(x) ± score·s(x), each with the fold that left the row out. If
-        the folds' splines differ much, these intervals are wider than necessary. Folds that overlap or leave rows out
-        (``TimeSeriesSplit``) have no "plus".
+        ``method="plus"`` (CV+) would cover at least 2·coverage − 1, whatever the distribution, if the spread were known
+        beforehand. Its ends are quantiles over all rows of fold(x) ± score·s(x), each with the fold that left the row
+        out. If the folds' splines differ much, these intervals are wider than necessary. Folds that overlap or leave
+        rows out (``TimeSeriesSplit``) have no "plus".
 
         Examples
         --------

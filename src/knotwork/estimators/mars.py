@@ -103,9 +103,10 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
     max_parents : int, default 20
         Maximum number of terms whose interactions are searched; those that would reduce the RSS least are dropped.
     extrapolate : "clip", "linear" or None, default None
-        "clip" holds every column at its limits, in the fit and in prediction, so that the model is flat beyond them.
-        The limits are the column's range, outliers far beyond the bulk not counted. "linear" continues with the last
-        slope. None is "clip", or "linear" with compat="earth".
+        "clip": every column is clipped to its limits, in the fit and in prediction, so that the model is flat beyond
+        them. The limits are the column's range, outliers far beyond the bulk not counted. Predictions are clipped, too:
+        to the range of the training responses, widened by half of its width at either end (not with a log link).
+        "linear" continues with the last slope. None is "clip", or "linear" with compat="earth".
     scale_responses : bool, default False
         With several responses: the search divides each by its own std, whatever its unit of measurement. False adds up
         their squared errors as they are, so that a response with a small std hardly counts. Either way the coefficients

@@ -85,9 +85,11 @@ class SplineNetRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMi
         Seed (equal seeds give equal bits on the CPU, whatever the number of threads), threads of the spline fit,
         progress bar.
     extrapolate : "clip" or "linear", default "clip"
-        "clip" holds every column at its limits, in training and in prediction, so that the network is flat beyond them.
-        The limits are the column's range, less values far beyond the bulk of it. They are part of the ``Scaling`` in
-        front of ``network_``; ``hidden`` names the layers behind it. "linear" continues with the last slope.
+        "clip": every column is clipped to its limits, in training and in prediction, so that the network is flat beyond
+        them. The limits are the column's range, less values far beyond the bulk of it. They are part of the ``Scaling``
+        in front of ``network_``; ``hidden`` names the layers behind it. Predictions are clipped, too: to the range of
+        the training responses, widened by half of its width at either end (not with a log link). "linear" continues
+        with the last slope.
     validation : splitter of scikit-learn or iterable of (training, validation) pairs of row numbers, default None
         Which rows to validate on, instead of ``validation_fraction``: ``GroupShuffleSplit`` keeps the rows of a group
         together (``fit(X, y, groups=…)``), ``TimeSeriesSplit`` validates on the latest rows of a table in the order of

@@ -78,9 +78,9 @@ class StreamingMars(MarsBase):
         them; it should look like those to come. After every batch the model is the one that ``fit`` would have found on
         all rows with these knots, but for three things. Its coefficients come from sums, so that digits are lost where
         terms are nearly collinear: predictions are good to about 1e-15·κ stds of the response, κ being the condition of
-        the terms, and a fit whose estimate is above 1e-6 is refused. With ``extrapolate="clip"`` features are held at
-        the range of all rows that came, values far beyond the bulk included, and predictions by that of their
-        responses. And ``knots_`` name no rows.
+        the terms, and a fit whose estimate is above 1e-6 is refused. With ``extrapolate="clip"`` features are clipped
+        to the range of all rows that came, values far beyond the bulk included, and predictions to the range of their
+        responses, widened as in ``fit``. And ``knots_`` name no rows.
 
         Memory and time of a fit depend on the candidate knots alone (4·C² bytes for C of them, 25 MB for 10 columns of
         255). A pickled model goes on with its stream; a saved one keeps only the spline. ``fit`` starts over.

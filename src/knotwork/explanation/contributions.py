@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 # What a spline's parts add up to beyond the limits of its outputs, less the limit.
-HELD = "held at the limit"
+HELD = "clipped to the limit"
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Contributions:
 
     columns, outputs : names; base : (p,) mean prediction over the background
     values : (N, columns, p) of each column alone; interactions : name → (N, p) of columns together. Where predictions
-        of a spline are held, "held at the limit" is what that takes off or adds
+        of a spline are clipped, "clipped to the limit" is what that takes off or adds
     prediction : (N, p), on the scale of the link, as all parts are; response : (N, p) predictions of y itself
     """
 

@@ -25,7 +25,7 @@ MAX_FEATURES = 8
 
 
 class Scaling(nn.Module):
-    """(x − centre)/scale, feature by feature, x held at limits if there are any: (N, d) → (N, d).
+    """(x − centre)/scale, feature by feature, x clipped to limits if there are any: (N, d) → (N, d).
 
     Nothing here is trained.
 
@@ -37,9 +37,9 @@ class Scaling(nn.Module):
     ----------
     centre, scale : (d,); of the features in front of a network. Behind it, y·std + mean of the responses is
         ``Scaling(-mean / std, 1 / std)``
-    lower, upper : (d,) minima and maxima that features are held at, both or none; infinite for a feature without.
-        Behind a network (``turned_back``) responses are held at them, once they are scaled. Their gradient is that of a
-        layer without limits, so that training brings rows back that are held
+    lower, upper : (d,) minima and maxima that features are clipped to, both or none; infinite for a feature without.
+        Behind a network (``turned_back``) responses are clipped to them, once they are scaled. Their gradient is that
+        of a layer without limits, so that training brings clipped rows back
 
     Examples
     --------
@@ -96,7 +96,7 @@ class Scaling(nn.Module):
 
         y : the responses, (N,) or (N, p), or labels; only text columns of many categories, which become numbers that
             are learned from it, need it
-        extrapolate : as in the estimators. "clip" holds features at the range that they have here, less values far
+        extrapolate : as in the estimators. "clip" clips features to the range that they have here, less values far
             beyond the bulk of it, so that rows outside are no surprise to the network; "linear" leaves them as they are
 
         If d > 16, all features are also divided by a power of two near √(d/8): an optimiser moves the weights of all of
@@ -149,7 +149,7 @@ class Scaling(nn.Module):
 
     @property
     def limits(self) -> Limits | None:
-        """The limits that features are held at, or responses."""
+        """The limits that features, or responses, are clipped to."""
         if self.lower is None or self.upper is None:
             return None
         return Limits(self.lower.cpu().numpy(), self.upper.cpu().numpy())

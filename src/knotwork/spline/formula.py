@@ -80,7 +80,7 @@ class Formula:
         lines = [self._one_output(k) for k in range(self._spline.intercept.size)]
         if self._spline.limits is not None and self._spline.terms:
             lines.append("values beyond a feature's limits count as the limits")
-        lines += [f"the result is held {text}" for text in self._held()]
+        lines += [f"the result is clipped to the range {text}" for text in self._held()]
         return "\n".join(lines)
 
     def _one_output(self, output: int) -> str:
@@ -108,7 +108,7 @@ class Formula:
                 body = self._latex_body(written)
                 gap = r"\," if body else ""
                 lines.append(f"&{'-' if beta < 0 else '+'} {size}{gap}{body}{where}")
-        lines += [f"&\\text{{held {_latex_text(text)}}}" for text in self._held()]
+        lines += [f"&\\text{{clipped to the range {_latex_text(text)}}}" for text in self._held()]
         inner = " \\\\\n".join(lines)
         return f"$\\displaystyle\n\\begin{{aligned}}\n{inner}\n\\end{{aligned}}$"
 
@@ -129,17 +129,20 @@ class Formula:
             for text, numbers in rows
         )
         held = "<p>Values beyond a feature's limits count as the limits.</p>" * (self._spline.limits is not None)
-        held += "".join(f"<p>The result is held {html.escape(text)}.</p>".replace(" -", " −") for text in self._held())
+        held += "".join(
+            f"<p>The result is clipped to the range {html.escape(text)}.</p>".replace(" -", " −")
+            for text in self._held()
+        )
         heading = f"<thead><tr>{head}<th></th></tr></thead>" if head else ""
         return f"<table>{heading}<tbody>{body}</tbody></table><p>h(u) = max(0, u)</p>{held}"
 
     def _held(self) -> list[str]:
-        """Say between which numbers the outputs are held; nothing where they are not."""
+        """Say what range the outputs are clipped to; nothing where they are not."""
         held = self._spline.output_limits
         if held is None:
             return []
-        ends = [f"{short(low, None)} and {short(high, None)}" for low, high in zip(*held.sides(), strict=True)]
-        return [f"between {'; '.join(ends)}"]
+        ends = [f"{short(low, None)} to {short(high, None)}" for low, high in zip(*held.sides(), strict=True)]
+        return ["; ".join(ends)]
 
     # Terms
 

@@ -244,8 +244,8 @@ class Spline(FrozenArrays):
     intercept : (outputs,)
     coef : (terms, outputs)
     feature_names : d names, in the order of the columns the spline takes
-    limits : minima and maxima that features are held at, so that the spline is flat beyond them; None for none
-    output_limits : minima and maxima that outputs are held at, (outputs,) each; None for none
+    limits : minima and maxima that features are clipped to, so that the spline is flat beyond them; None for none
+    output_limits : minima and maxima that outputs are clipped to, (outputs,) each; None for none
     parts : what people read in the features, in order: categories, dates, numbers with gaps; None for plain numbers.
         They only change how the spline is written.
 
