@@ -15,7 +15,7 @@ from knotwork.spline.moments.moments import TermTable
 GROWTH, LARGE = 1.5, 32 * 2**20
 # Memory for the parents' rows and bins, over that for the columns; bins of further parents are found anew for every
 # pass. There is always room for MIN_BYTES.
-MAX_SHARE, MIN_BYTES = 1.5, 64 * 2**20
+MAX_SHARE, MIN_BYTES = 1.375, 64 * 2**20
 
 
 @compiled
