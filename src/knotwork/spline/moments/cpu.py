@@ -16,7 +16,7 @@ from knotwork.compute.compiled import compiled, compiled_reduction
 from knotwork.compute.workers import Workers, row_blocks
 from knotwork.spline.moments.additive import TILE as RESIDUAL_ROWS
 from knotwork.spline.moments.additive import AdditiveTerms, additive_residual, additive_values
-from knotwork.spline.moments.bins import MIN_ROWS, SEARCH_TILE, Cells, encode, encode_by_cells, padded_rows
+from knotwork.spline.moments.bins import MIN_ROWS, SEARCH_TILE, Cells, encode, encode_by_cells, padded
 from knotwork.spline.moments.children import CpuChildren
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.grid import CandidateGrid
@@ -199,16 +199,19 @@ class CpuRows:
         d, n = columns.shape
         dtype = np.uint8 if grid.max_bins <= 256 else np.uint16 if grid.max_bins <= 65_536 else np.uint32
         self.codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
-        knots = padded_rows(grid.knots, grid.offsets)
+        edges, most = grid.offsets.tolist(), grid.max_bins - 1
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
             room = np.empty(SEARCH_TILE, np.uint32)
             for f in range(*parts[k]):
-                own = grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
+                own = grid.knots[edges[f] + 1 : edges[f + 1]]
+                if own.size == 0:
+                    self.codes[f] = 0
+                    continue
                 cells = Cells.of(own) if n >= MIN_ROWS else None
                 if cells is None:
-                    encode(columns[f], knots[f], 1.0, room, self.codes[f])
+                    encode(columns[f], padded(own, most), 1.0, room, self.codes[f])
                 else:
                     encode_by_cells(
                         columns[f], cells.knots, cells.low, cells.factor, cells.start, cells.shared, room, self.codes[f]
