@@ -78,7 +78,7 @@ def _best_candidate(  # type: ignore[no-untyped-def]
         x, last = np.uint64(offsets[f]), offsets[f + 1]
         free = norms[x] > minimum[f]
         drop_x = 0.0
-        own, own_drop = np.int64(-1), 0.0
+        own, own_drop = -1, 0.0
         if free:
             for k in range(p):
                 drop_x += dots[k, x] * dots[k, x] / norms[x]
@@ -100,9 +100,9 @@ def _best_candidate(  # type: ignore[no-untyped-def]
             drop = all_of_it if drop * BETTER > all_of_it else drop
             is_new = (norm >= collinear * base[i]) & (norm > 0.0) & (drop <= jump_limit)
             drops[i] = drop if is_new else 0.0
-        for i in range(last - 1, first, -1):
-            if drops[i] > own_drop:
-                own, own_drop = i, drops[i]
+        for j in range(last - 1, first, -1):
+            if drops[j] > own_drop:
+                own, own_drop = j, drops[j]
         if own_drop > best_drop * BETTER:
             best, best_drop = own, drop_x if own == offsets[f] else own_drop
     return best, best_drop

@@ -28,7 +28,7 @@ WIDE_REGISTERS = {"AVX512_SKX", "X86_V4"}
 @cache
 def _numpy_is_fast() -> bool:
     """Whether numpy sorts floats in wide registers on this machine."""
-    found = np.show_config(mode="dicts").get("SIMD Extensions", {})  # type: ignore[call-overload]
+    found = np.show_config(mode="dicts").get("SIMD Extensions", {})
     return not WIDE_REGISTERS.isdisjoint([*found.get("baseline", ()), *found.get("found", ())])
 
 

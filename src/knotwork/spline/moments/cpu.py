@@ -6,6 +6,7 @@ are added in order. The result is the same to the last bit for any number of thr
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -303,7 +304,7 @@ class CpuRows:
     def _is_crowded(self, feature: int, knot: float) -> bool:
         """Whether more than half of the observations are above a knot."""
         first, last = self.grid.offsets[feature : feature + 2].tolist()
-        place = first + 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot))
+        place = bisect_left(self.grid.knots, knot, first + 1, last)
         if place == last or self.grid.knots[place] != knot:
             return False
         opening = self.opening()
