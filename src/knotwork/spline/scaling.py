@@ -86,7 +86,8 @@ def standardise(
     factor = np.where(width < MIN_STD, 0.0, scale)
     # Any centre inside the data is right; the mean loses the fewest digits. It may have overflowed, or weights differ.
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.clip(np.nan_to_num(total.sum(axis=0) / n, nan=0.0), low, high)
+        mean = total.sum(axis=0) / n
+    mean = np.minimum(np.maximum(np.where(np.isnan(mean), 0.0, mean), low), high)
     centre = mean * factor
 
     def centre_and_scale(k: int) -> None:
