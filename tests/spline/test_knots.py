@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 import knotwork as kw
 from knotwork.compute.workers import Workers
 from knotwork.data.limits import SAMPLE
-from knotwork.spline.knots import Spans, _deal, _room, _sort, choose_candidates, default_spans
+from knotwork.spline.knots import Spans, choose_candidates, default_spans
+from knotwork.spline.sorting import _deal, room_of, sorted_by_cells, sorted_column
 from tests import reference
 
 columns = st.lists(st.sampled_from(np.round(np.linspace(-2, 2, 23), 3).tolist()), min_size=4, max_size=60)
@@ -85,13 +86,14 @@ def test_columns_of_any_shape_are_sorted(kind, n, seed, shift):
     rng = np.random.default_rng(seed)
     clusters = rng.integers(0, 3, n) + 1e-9 * rng.normal(size=n)
     x = shift + (clusters if kind == "clusters" else KINDS[kind](rng, n))
-    assert np.array_equal(_sort(x, _room(n)), np.sort(x))
+    for sort in (sorted_by_cells, sorted_column):
+        assert np.array_equal(sort(x, room_of(n)), np.sort(x))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_cells_suit_heavy_tails_too(kind):
     x = KINDS[kind](np.random.default_rng(0), 5000)
-    sample, cell_of, end, out = _room(x.size)
+    sample, cell_of, end, out = room_of(x.size)
     assert _deal(x, sample, cell_of, end, out, out.view(np.int64))
 
 
@@ -140,6 +142,6 @@ def test_positions_passed_over_change_nothing(seed, size, minspan):
 def test_columns_of_no_width_and_of_all_widths_are_sorted(values):
     """Cells of such a column have no number: writing to them crashed the process."""
     column = np.array(values * 50)
-    np.testing.assert_array_equal(_sort(column, _room(100)), np.sort(column))
+    np.testing.assert_array_equal(sorted_by_cells(column, room_of(100)), np.sort(column))
     X = np.column_stack([column, np.arange(100.0)])
     assert np.isfinite(kw.MarsRegressor().fit(X, X[:, 1]).predict(X)).all()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from knotwork.compute.workers import MIN_BLOCK, Workers
 from knotwork.spline.knots import Spans, choose_candidates
 from knotwork.spline.moments.additive import AdditiveTerms
+from knotwork.spline.moments.bins import MIN_ROWS, Cells
 from knotwork.spline.moments.cpu import CpuRows
 from knotwork.spline.moments.knot_rows import rows_with
 from knotwork.spline.moments.moments import TermTable
@@ -42,6 +43,20 @@ setups = st.fixed_dictionaries(
         "tied": st.booleans(),
     }
 )
+
+
+@pytest.mark.parametrize("spread", [1.0, 8.0])
+@pytest.mark.parametrize("n", [MIN_ROWS - 1, MIN_ROWS])
+def test_codes_count_the_knots_below(n, spread):
+    """Cells or a binary search find them: knots of a heavy tail share cells."""
+    rng = np.random.default_rng(0)
+    columns = np.stack([np.exp(spread * rng.normal(size=n)), rng.normal(size=n), np.round(rng.normal(size=n)) > 0])
+    grid, _ = choose_candidates(columns, None, Spans(3, 2), 255, Workers(1))
+    codes = CpuRows(columns, columns[:1], None, grid, Workers(1)).codes
+    for f, column in enumerate(columns):
+        knots = grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
+        assert (Cells.of(knots) is None) == (knots.size == 0 or (f == 0 and spread > 1))
+        np.testing.assert_array_equal(codes[f], np.searchsorted(knots, column))
 
 
 @given(setups, st.integers(1, 3))

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, TypeVar
+from weakref import finalize
 
 T = TypeVar("T")
+# A task, its number, and where its end is told: by an error or by None.
+_Jobs = SimpleQueue[tuple[Callable[[int], Any], int, SimpleQueue[BaseException | None]] | None]
 
 # Below this many touched values a second thread costs more to wake than it saves.
 MIN_WORK = 100_000
@@ -76,15 +81,18 @@ class Workers:
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
-        self._pool: ThreadPoolExecutor | None = None
+        self._jobs: _Jobs | None = None
+        self._pool: list[Thread] = []
 
     def __enter__(self) -> Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown()
-            self._pool = None
+        if self._jobs is not None:
+            _dismiss(self._jobs, len(self._pool))
+        for thread in self._pool:
+            thread.join()
+        self._jobs, self._pool = None, []
 
     def split(self, count: int, work: int) -> list[tuple[int, int]]:
         """Cut range(count) into as many equal parts as threads are worth waking for this much work."""
@@ -99,9 +107,42 @@ class Workers:
         if count == 1:
             task(0)
             return
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self.threads - 1, thread_name_prefix="knotwork")
-        waiting = [self._pool.submit(task, k) for k in range(count - 1)]
-        task(count - 1)
-        for future in waiting:
-            future.result()
+        jobs = self._started()
+        results: SimpleQueue[BaseException | None] = SimpleQueue()
+        for k in range(count - 1):
+            jobs.put((task, k, results))
+        errors: list[BaseException | None] = []
+        try:
+            task(count - 1)
+        finally:
+            errors += [results.get() for _ in range(count - 1)]
+        for error in errors:
+            if error is not None:
+                raise error
+
+    def _started(self) -> _Jobs:
+        if self._jobs is None:
+            self._jobs = SimpleQueue()
+            self._pool = [Thread(target=_serve, args=(self._jobs,), daemon=True) for _ in range(self.threads - 1)]
+            for thread in self._pool:
+                thread.start()
+            finalize(self, _dismiss, self._jobs, len(self._pool))  # where nobody leaves the ``with`` block
+        return self._jobs
+
+
+def _serve(jobs: _Jobs) -> None:
+    """Do jobs until there is none: queues hand them over in half of the time of an executor's futures."""
+    while (job := jobs.get()) is not None:
+        task, k, results = job
+        try:
+            task(k)
+        except BaseException as error:  # the caller raises it
+            results.put(error)
+        else:
+            results.put(None)
+        del job, task, results  # or an idle thread would keep what they hold
+
+
+def _dismiss(jobs: _Jobs, threads: int) -> None:
+    for _ in range(threads):
+        jobs.put(None)

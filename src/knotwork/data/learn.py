@@ -62,8 +62,9 @@ def learn_table(
     else:
         columns = [learn_column(column, weights, missing) for column in frame.iter_columns()]
         return _joined(_encoded(columns, response, weights, len(frame)), len(frame), missing)
-    if missing == "error" or all_finite(matrix):
+    if missing == "error":
         require_finite(matrix, names)
+    if missing == "error" or all_finite(matrix):
         return TableEncoder(tuple(Number(name) for name in names), missing), matrix
     learned = [learn_number(name, column, weights, missing) for name, column in zip(names, matrix.T, strict=True)]
     return _joined(learned, len(matrix), missing)

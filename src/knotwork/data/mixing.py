@@ -9,18 +9,20 @@ from knotwork.compute.compiled import compiled
 
 @compiled
 def mix_in(bits, mixed):  # type: ignore[no-untyped-def]
-    """Mix the bits of float64 values into the numbers of their rows, in place.
+    """Mix the bits of float64 columns (d, N) into the numbers of their rows, one column after the other, in place.
 
     The same as ``mix(mixed, hash_array(column))``, pandas' hash being the finaliser of SplitMix64, in a tenth of the
     time.
     """
     first, second = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-    for i in range(bits.size):
-        v = bits[i]
-        v = (v ^ (v >> np.uint64(30))) * first
-        v = (v ^ (v >> np.uint64(27))) * second
-        v = (mixed[i] ^ v ^ (v >> np.uint64(31))) * first
-        mixed[i] = v ^ (v >> np.uint64(31))
+    for f in range(len(bits)):
+        for row in range(mixed.size):
+            i = np.uint64(row)
+            v = bits[f, i]
+            v = (v ^ (v >> np.uint64(30))) * first
+            v = (v ^ (v >> np.uint64(27))) * second
+            v = (mixed[i] ^ v ^ (v >> np.uint64(31))) * first
+            mixed[i] = v ^ (v >> np.uint64(31))
 
 
 @compiled

@@ -24,7 +24,7 @@ def row_numbers(X: NDArray[np.floating], seed: int) -> NDArray[np.uint64]:
     numbers = np.empty(len(X), dtype=np.uint64)
     for start in range(0, len(X), CHUNK):
         part = X[start : start + CHUNK]  # stays in the cache while it is turned into columns
-        numbers[start : start + CHUNK] = mixed_columns(np.ascontiguousarray(part.T), seed, rows=len(part))
+        numbers[start : start + CHUNK] = mixed_columns(part.T, seed, rows=len(part))
     return numbers
 
 
@@ -37,10 +37,14 @@ def mixed_columns(
     from knotwork.data.mixing import mix_in
 
     mixed = np.full(rows, _first(seed), dtype=np.uint64) if before is None else before.copy()
+    # −0.0 is the same value as 0.0
+    if isinstance(columns, np.ndarray) and columns.dtype == np.float64:
+        mix_in(np.add(columns, 0.0, order="C").view(np.uint64), mixed)
+        return mixed
     for column in columns:
-        values = np.ascontiguousarray(column) + 0.0  # −0.0 is the same value as 0.0
+        values = np.ascontiguousarray(column) + 0.0
         if values.dtype == np.float64:
-            mix_in(values.view(np.uint64), mixed)
+            mix_in(values[None].view(np.uint64), mixed)
         else:
             mixed = mix(mixed, hash_array(values))
     return mixed

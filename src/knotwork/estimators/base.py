@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Self, TypeVar, cast
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, _fit_context
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import InvalidParameterError, StrOptions
+from sklearn.utils._param_validation import InvalidParameterError, StrOptions, validate_parameter_constraints
 
 from knotwork.compute.blas import one_blas_thread
 from knotwork.data.columns.kinds import Categories
@@ -22,6 +22,9 @@ from knotwork.parameters import LARGEST
 
 # What may be done about missing values.
 MISSING = [StrOptions({"indicator", "error"})]
+
+# Types of parameters that say all there is to a value.
+PLAIN = {type(None), bool, int, float, str}
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 
@@ -108,18 +111,33 @@ class Estimator(BaseEstimator):
         return super()._get_param_names()
 
     def _validate_params(self) -> None:
-        for name, value in vars(self).items():
-            if isinstance(value, np.timedelta64):  # numpy counts it among its integers, and scikit-learn lets it pass
-                raise ParameterError(f"{name} must be no length of time, got {value!r}; pass a number")
-        try:
-            super()._validate_params()
-        except InvalidParameterError:
-            raise
-        except Exception as error:  # scikit-learn's check meets a type that it cannot compare, a Fraction say
-            raise ParameterError(f"a parameter of {type(self).__name__} cannot be used: {one_line(error)}") from None
-        for name, value in vars(self).items():
-            if isinstance(value, int) and abs(value) > LARGEST:
-                raise ParameterError(f"{name} must be within the range of floats (1.8e308), got a larger integer")
+        params = self.get_params(deep=False)
+        if all(type(value) in PLAIN for value in params.values()):
+            _require_plain_params(cast(Hashable, type(self)), tuple(params), *params.values())
+        else:
+            _require_params(type(self), params)
 
     def _fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None) -> None:
         raise NotImplementedError
+
+
+def _require_params(kind: type[Estimator], params: Mapping[str, Any]) -> None:
+    """Refuse parameters of an estimator that it cannot use."""
+    for name, value in params.items():
+        if isinstance(value, np.timedelta64):  # numpy counts it among its integers, and scikit-learn lets it pass
+            raise ParameterError(f"{name} must be no length of time, got {value!r}; pass a number")
+    try:
+        validate_parameter_constraints(kind._parameter_constraints, params, caller_name=kind.__name__)
+    except InvalidParameterError:
+        raise
+    except Exception as error:  # scikit-learn's check meets a type that it cannot compare, a Fraction say
+        raise ParameterError(f"a parameter of {kind.__name__} cannot be used: {one_line(error)}") from None
+    for name, value in params.items():
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise ParameterError(f"{name} must be within the range of floats (1.8e308), got a larger integer")
+
+
+@functools.lru_cache(maxsize=64, typed=True)
+def _require_plain_params(kind: Any, names: tuple[str, ...], *values: Any) -> None:
+    """Do the same for plain values; what passed once is remembered, because the check takes as long as a small fit."""
+    _require_params(kind, dict(zip(names, values, strict=True)))

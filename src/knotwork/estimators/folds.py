@@ -77,6 +77,7 @@ def read_folds(cv: Any, table: TrainingTable) -> list[Fold]:
     if isinstance(cv, Integral):
         require_no_groups(table.groups)
         label = fold_labels(np.asarray(table.matrix, np.float64), table.response, int(cv))
+        label = label.astype(np.min_scalar_type(-int(cv)))  # compared with every fold: few bytes
         folds = [Fold(np.flatnonzero(label != k), np.flatnonzero(label == k)) for k in range(int(cv))]
     else:
         splits = all_splits(cv, table.X, table.y, table.groups, table.rows)

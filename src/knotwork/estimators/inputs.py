@@ -65,8 +65,9 @@ def check_training_table(estimator: BaseEstimator, X: Any) -> tuple[Any, int]:
     """
     X = unmasked(X)
     frame = as_frame(X)
-    if _is_plain(X, 2):
-        validate_data(estimator, X, skip_check_array=True)
+    if _is_plain(X, 2):  # what validate_data sets for an array without names
+        estimator.n_features_in_ = X.shape[1]
+        vars(estimator).pop("feature_names_in_", None)
     elif frame is None:
         try:
             with refusing("X"):

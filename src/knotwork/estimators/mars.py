@@ -51,6 +51,7 @@ from knotwork.parameters import checked, number, whole
 from knotwork.progress import forward_progress
 from knotwork.spline.fit import MAX_PARENTS, FitOptions, fit_spline
 from knotwork.spline.folds import FoldPath, SharedFolds, choose, fold_paths
+from knotwork.spline.host import HostTable
 from knotwork.spline.refitted_folds import response_fold_paths
 from knotwork.spline.response import ResponseFit, fit_response
 from knotwork.spline.result import SplineFit
@@ -299,9 +300,14 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
         options = self._options(table.encoder)
         data, encoders = fold_data(table, targets, read_folds(self.cv, table))
 
+        opened: HostTable | None = None
+
         def paths_of(degree: int) -> list[FoldPath]:
+            nonlocal opened
             if degree == 1 and SharedFolds.suit(data, options):
-                return SharedFolds(data, options).paths
+                folds = SharedFolds(data, options)
+                opened = folds.table if data.X[0] is table.matrix else None
+                return folds.paths
             return fold_paths(data, replace(options, max_degree=degree))
 
         choice = choose(paths_of, degrees_of(options, data.X[0].shape[1]))
@@ -311,6 +317,7 @@ class MarsRegressor(IntervalMixin, LossMixin, MultiOutputMixin, RegressorMixin, 
             weights=table.weights,
             names=table.encoder.feature_names,
             options=chosen_options(options, choice),
+            opened=opened,
         )
         flat = self._flat_output
 

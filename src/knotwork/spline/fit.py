@@ -142,8 +142,11 @@ def fit_spline(
     names: Sequence[str] | None = None,
     options: FitOptions | None = None,
     report: Callable[[Step], None] | None = None,
+    opened: HostTable | None = None,
 ) -> SplineFit:
     """Fit a spline to finite data: X (N, d), y (N, p), weights (N,) all positive; arrays, or tensors of one device.
+
+    opened : the same data as the search sees them, if folds have had them
 
     >>> x = np.arange(0.0, 101.0)[:, None]
     >>> fit = fit_spline(x, 3 * np.abs(x - 52) + 7, names=["x"])
@@ -156,12 +159,12 @@ def fit_spline(
     if isinstance(options.max_degree, str):
         return _fit_best_degree(X, y, weights, names, options, report)
     if options.spacing == "auto" and options.compat is None and options.knots is None and isinstance(X, np.ndarray):
-        return _fit_paying(X, y, weights, names, options, report)
+        return _fit_paying(X, y, weights, names, options, report, opened)
     names = list(names) if names is not None else [f"x{f}" for f in range(X.shape[1])]
     total = float(len(X)) if weights is None else float(weights.sum())
     plan = Plan.of(options, len(X), X.shape[1], total)
     with Workers(options.threads) as workers:
-        table = _open(X, y, weights, workers)
+        table = _open(X, y, weights, workers) if opened is None else opened.with_workers(workers)
         grid = table.candidates(plan.spans, plan.max_knots, clip=options.extrapolate == "clip", given=options.knots)
         plan = replace(plan, max_terms=room_for(plan.max_terms, len(X), grid.knots.size, plan.degree))
         rows = table.sums(grid, plan.max_terms, options.sums if plan.degree == 1 else "passes")
@@ -341,6 +344,7 @@ def _fit_paying(
     names: Sequence[str] | None,
     options: FitOptions,
     report: Callable[[Step], None] | None,
+    opened: HostTable | None,
 ) -> SplineFit:
     """Keep knots at neighbouring values of a feature only if held-out rows say that they pay.
 
@@ -348,7 +352,7 @@ def _fit_paying(
     stay if the squared error without them is larger by more than the standard error of the difference.
     """
     paying, apart = (replace(options, spacing=spacing) for spacing in ("paying", "apart"))
-    fit = fit_spline(X, y, weights=weights, names=names, options=paying, report=report)
+    fit = fit_spline(X, y, weights=weights, names=names, options=paying, report=report, opened=opened)
     if not has_neighbours(fit.spline.terms, X):
         return fit
     out = held_out(X, HELD_OUT, seed=0)

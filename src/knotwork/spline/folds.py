@@ -202,7 +202,10 @@ def _plan(options: FitOptions, rows: int, features: int, total: float) -> Plan:
 
 
 class SharedFolds:
-    """Folds of a table in memory whose additive fits share one pass."""
+    """Folds of a table in memory whose additive fits share one pass.
+
+    paths : one for each fold; table : as the search sees it, for the fit to all rows
+    """
 
     def __init__(self, data: FoldData, options: FitOptions) -> None:
         self._data, self._options = data, options
@@ -211,9 +214,9 @@ class SharedFolds:
         self._plan = _plan(options, len(X), X.shape[1], total)
         self.paths: list[FoldPath] = [None] * len(folds)  # type: ignore[list-item]
         with Workers(options.threads) as workers:
-            self._table = HostTable(X, data.y, data.weights, workers)
+            self.table = HostTable(X, data.y, data.weights, workers)
             clip = options.extrapolate == "clip"
-            self._grid = self._table.candidates(self._plan.spans, self._plan.max_knots, clip=clip, given=options.knots)
+            self._grid = self.table.candidates(self._plan.spans, self._plan.max_knots, clip=clip, given=options.knots)
             self._plan = replace(self._plan, max_terms=room_for(self._plan.max_terms, len(X), self._grid.knots.size, 1))
             own: list[StoredSums] = [None] * len(folds)  # type: ignore[list-item]
             held: list[CpuRows] = [None] * len(folds)  # type: ignore[list-item]
@@ -221,7 +224,7 @@ class SharedFolds:
 
             def add_up(k: int) -> None:
                 for fold in range(*parts[k]):
-                    held[fold] = self._table.some(self._grid, folds[fold].held_out, Workers(1))
+                    held[fold] = self.table.some(self._grid, folds[fold].held_out, Workers(1))
                     own[fold] = StoredSums.of(held[fold])
 
             workers.run(add_up, len(parts))
@@ -254,7 +257,7 @@ class SharedFolds:
         )
 
     def _fold_path(self, own: StoredSums, rows: CpuRows) -> FoldPath:
-        table, y = self._table, self._table.y_scaling
+        table, y = self.table, self.table.y_scaling
         training, held = StoredRows((self._total, own), (1.0, -1.0)), StoredRows((own,), (1.0,))
         plan = replace(self._plan, total=training.opening().total)
         path, pruned = search(training, plan, table.x_scaling, y)

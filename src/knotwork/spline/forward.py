@@ -60,11 +60,14 @@ class ForwardPass:
 
 
 @compiled
-def _best_candidate(offsets, norms, cross, dots, base, minimum, bend_gain, collinear, jump_limit, room, all_of_it):  # type: ignore[no-untyped-def]
+def _best_candidate(  # type: ignore[no-untyped-def]
+    offsets, norms, cross, dots, base, minimum, bend_gain, collinear, jump_limit, room, all_of_it, drops
+):
     """Return (position, RSS drop) of the best next step; a feature's own position means that it enters linearly.
 
     norms, cross, dots : of the candidates' parts orthogonal to the span; base : those orthogonal to the intercept.
     minimum : norms up to which each feature counts as in the span.
+    drops : room for the RSS drops of all candidates, which are computed first: without branches, several at once
     Knots are tried from the highest down. A later feature must be better by more than rounding, so that of two equal
     columns the first is taken. Drops that differ by rounding from ``all_of_it``, the whole RSS, are equal, too: once
     the span is all but complete, many candidates explain the rest.
@@ -72,31 +75,36 @@ def _best_candidate(offsets, norms, cross, dots, base, minimum, bend_gain, colli
     best, best_drop = -1, 0.0
     p = len(dots)
     for f in range(offsets.size - 1):
-        x = offsets[f]
+        x, last = np.uint64(offsets[f]), offsets[f + 1]
         free = norms[x] > minimum[f]
         drop_x = 0.0
         own, own_drop = -1, 0.0
         if free:
             for k in range(p):
                 drop_x += dots[k, x] * dots[k, x] / norms[x]
-            own, own_drop = x, drop_x * bend_gain
-        first = x if not free or room >= 2 else offsets[f + 1] - 1
-        for i in range(offsets[f + 1] - 1, first, -1):
+            own, own_drop = offsets[f], drop_x * bend_gain
+        first = offsets[f] if not free or room >= 2 else last - 1
+        for j in range(first + 1, last):
+            drops[np.uint64(j)] = 0.0
+        for k in range(p):
+            along, norm_x = dots[k, x] if free else 0.0, norms[x] if free else 1.0
+            for j in range(first + 1, last):
+                i = np.uint64(j)
+                rest = dots[k, i] - cross[i] / norm_x * along
+                drops[i] += rest * rest
+        for j in range(first + 1, last):
+            i = np.uint64(j)
             slope = cross[i] / norms[x] if free else 0.0
             norm = norms[i] - slope * cross[i]
-            if norm < collinear * base[i] or norm <= 0.0:
-                continue
-            drop = 0.0
-            for k in range(p):
-                rest = dots[k, i] - slope * dots[k, x]
-                drop += rest * rest
-            drop = drop_x + drop / norm
-            if drop * BETTER > all_of_it:
-                drop = all_of_it
-            if drop > own_drop and drop <= jump_limit:
-                own, own_drop = i, drop
+            drop = drop_x + drops[i] / norm
+            drop = all_of_it if drop * BETTER > all_of_it else drop
+            is_new = (norm >= collinear * base[i]) & (norm > 0.0) & (drop <= jump_limit)
+            drops[i] = drop if is_new else 0.0
+        for j in range(last - 1, first, -1):
+            if drops[j] > own_drop:
+                own, own_drop = j, drops[j]
         if own_drop > best_drop * BETTER:
-            best, best_drop = own, drop_x if own == x else own_drop
+            best, best_drop = own, drop_x if own == offsets[f] else own_drop
     return best, best_drop
 
 
@@ -125,6 +133,7 @@ class _Search:
         self._table = Candidates(
             self._own, self.opening.norms, self.opening.cross, self.opening.responses.T, max_columns
         )
+        self._drops = np.empty(self.grid.knots.size)
         self._families = None
         if interactions is not None:
             self._families = Families(rows, self.opening, interactions, max_columns, rules.collinear)
@@ -160,6 +169,7 @@ class _Search:
             found: tuple[int, float] = _best_candidate(
                 self.grid.offsets, norms, table.cross, table.dots, table.base, self._minimum,
                 1 + self.rules.bend_gain, collinear, self.rules.max_jump * self.last_drop, room, self._all_of_it,
+                self._drops,
             )  # fmt: skip
             return found
 

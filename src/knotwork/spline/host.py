@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from itertools import groupby
 from operator import itemgetter
 from typing import Protocol
@@ -19,7 +20,7 @@ from knotwork.spline.moments.knot_rows import Found, rows_with
 from knotwork.spline.moments.moments import Hinges, RowSums, TermTable
 from knotwork.spline.moments.tables import TableRows
 from knotwork.spline.result import Knot
-from knotwork.spline.scaling import Scaling, standardise, standardise_response
+from knotwork.spline.scaling import Scaling, standardise, standardise_response, standardised_rows
 from knotwork.spline.units import KnotValues
 
 # Rows remembered per knot: an explanation shows a handful, and a knot of a coarse column may have millions.
@@ -80,13 +81,21 @@ class HostTable:
         self._responses, self.y_scaling = standardise_response(y, weights)
         self.given: KnotValues = {}
         self._passes: CpuRows | None = None
+        self._is_held = False
+
+    def with_workers(self, workers: Workers) -> HostTable:
+        """Return the same table for other threads."""
+        table = copy(self)
+        table.workers = workers
+        return table
 
     def candidates(
         self, spans: Spans, max_knots: int | None, *, clip: bool, given: Given | None = None
     ) -> CandidateGrid:
         """Choose the knots; at most ``max_knots`` a feature, None for all that the spans allow."""
         grid, reaches = choose_candidates(self._columns, self._weights, spans, max_knots, self.workers)
-        held = self._held(reaches) if clip else self.limits
+        held = self._held(reaches) if clip and not self._is_held else self.limits
+        self._is_held = clip
         if held != self.limits:  # some values lie far beyond the bulk: once more, without them
             self._columns, self.x_scaling, self.limits = standardise(self._X, self.workers, held)
             grid, _ = choose_candidates(self._columns, self._weights, spans, max_knots, self.workers)
@@ -115,7 +124,8 @@ class HostTable:
         if rows is None:
             return CpuRows(self._columns, self._responses, self._weights, grid, workers)
         weights = None if self._weights is None else self._weights[rows]
-        return CpuRows(self._columns.take(rows, axis=1), self._responses.take(rows, axis=1), weights, grid, workers)
+        columns = standardised_rows(self._X, rows, self.x_scaling, self.limits)
+        return CpuRows(columns, self._responses.take(rows, axis=1), weights, grid, workers)
 
     def sums(self, grid: CandidateGrid, max_terms: int, engine: str) -> RowSums:
         """Return the sums behind a search: by passes over the rows, or from tables of pairs of features."""

@@ -79,14 +79,13 @@ def standardise(
 
     workers.run(copy, len(parts))
     low, high = low.min(axis=0), high.max(axis=0)
-    # Halved first: the difference of two large values of opposite sign may not exist.
-    width = high / 2 - low / 2
-    scale = power_of_two_scale(width)
-    # What varies too little for coefficients to exist counts as constant.
-    factor = np.where(width < MIN_STD, 0.0, scale)
+    scale = power_of_two_scale(high / 2 - low / 2)
+    ends = Limits(low, high)
+    factor = _factor(scale, ends)
     # Any centre inside the data is right; the mean loses the fewest digits. It may have overflowed, or weights differ.
     with np.errstate(over="ignore", invalid="ignore"):
-        mean = np.clip(np.nan_to_num(total.sum(axis=0) / n, nan=0.0), low, high)
+        mean = total.sum(axis=0) / n
+    mean = np.minimum(np.maximum(np.where(np.isnan(mean), 0.0, mean), low), high)
     centre = mean * factor
 
     def centre_and_scale(k: int) -> None:
@@ -96,7 +95,31 @@ def standardise(
             part -= centre[:, None]
 
     workers.run(centre_and_scale, len(parts))
-    return columns, Scaling(scale=scale, centre=centre), Limits(low, high)
+    return columns, Scaling(scale=scale, centre=centre), ends
+
+
+def standardised_rows(X: NDArray[np.floating], rows: NDArray[np.intp], scaling: Scaling, limits: Limits) -> Floats:
+    """Return some rows of a table (N, d) as :func:`standardise` with these limits has them: columns (d, rows).
+
+    A row's values lie side by side in the table; in its columns each would be fetched with its neighbours.
+    """
+    columns = np.empty((X.shape[1], len(rows)))
+    factor = _factor(scaling.scale, limits)
+    tile = max(256, TILE_VALUES // X.shape[1])
+    for start in range(0, len(rows), tile):
+        part = columns[:, start : start + tile]
+        part[...] = X.take(rows[start : start + tile], axis=0).T
+        np.maximum(part, limits.lower[:, None], out=part)
+        np.minimum(part, limits.upper[:, None], out=part)
+        part *= factor[:, None]
+        part -= scaling.centre[:, None]
+    return columns
+
+
+def _factor(scale: Floats, limits: Limits) -> Floats:
+    """What columns are multiplied by: one that varies too little for coefficients to exist counts as constant."""
+    # Halved first: the difference of two large values of opposite sign may not exist.
+    return np.where(limits.upper / 2 - limits.lower / 2 < MIN_STD, 0.0, scale)
 
 
 def standardise_response(y: Floats, weights: Floats | None) -> tuple[Floats, Scaling]:

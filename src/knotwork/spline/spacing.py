@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from knotwork.arrays import Floats
+from knotwork.compute.compiled import compiled
 from knotwork.spline.moments.grid import CandidateGrid
 from knotwork.spline.moments.moments import Opening
 from knotwork.spline.rules import Rules
@@ -40,11 +41,10 @@ class Spacing:
         first, last = self._grid.offsets[feature] + 1, self._grid.offsets[feature + 1]
         if position < first:
             return
-        self.close[first:last] |= np.abs(self._place[first:last] - self._place[position]) < self._rules.distance
-        for beside, joined in ((position + 1, position), (position - 1, position - 1)):
-            if first <= beside < last and self._next[joined]:
-                self.close[beside] = True
-                self.never[beside] |= not self._rules.neighbours
+        _mark(
+            self._place, self._next, first, last, position, self._rules.distance, not self._rules.neighbours,
+            self.close, self.never,
+        )  # fmt: skip
 
     def pays(self, position: int, drop: float, rss: float, terms: int) -> bool:
         """Whether a close candidate explains enough: a fall in the RSS from ``rss``, with so many terms."""
@@ -52,6 +52,18 @@ class Spacing:
             return False
         freedom = max(1.0, self._total - 1 - 1.5 * terms)
         return drop > self._rules.pays * math.log(max(self._total, 2.0)) * rss / freedom
+
+
+@compiled
+def _mark(place, joined, first, last, position, distance, apart, close, never):  # type: ignore[no-untyped-def]
+    """Mark the knots of a feature, from ``first`` to ``last``, that are close to the one at a position.
+
+    joined : which knots have the next one at the next value; apart : whether such neighbours are never taken
+    """
+    for i in range(first, last):
+        near = (i == position + 1 and joined[position]) or (i == position - 1 and joined[i])
+        close[i] |= near or abs(place[i] - place[position]) < distance
+        never[i] |= near and apart
 
 
 def _places(grid: CandidateGrid, opening: Opening) -> Floats:

@@ -110,6 +110,7 @@ def _is_two_valued(column: Floats) -> bool:
     if column[0] != 0 and column[0] != 1:
         return False
     for rows in (column[:FIRST_ROWS], column):
-        if not np.all((rows == 0) | (rows == 1)):
+        ones = np.count_nonzero(rows == 1)
+        if ones + np.count_nonzero(rows == 0) < len(rows):
             return False
-    return bool(column.min() < column.max())
+    return bool(0 < ones < len(column))

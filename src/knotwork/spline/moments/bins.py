@@ -14,7 +14,7 @@ from knotwork.compute.compiled import compiled
 # Rows that go through a search at a time.
 SEARCH_TILE = 256
 # Cells in which knots are looked up, how many knots may share one, and from how many rows on that pays.
-CELLS, MAX_SHARED, MIN_ROWS = 1024, 4, 16_384
+CELLS, MAX_SHARED, MIN_ROWS = 1024, 4, 2048
 
 
 def padded(knots: Floats, size: int) -> Floats:
@@ -82,13 +82,27 @@ class Cells:
         """
         if knots.size < 2 or not np.isfinite(factor := (CELLS - 1) / (knots[-1] - knots[0])):
             return None
-        cell = np.minimum((knots - knots[0]) * factor, CELLS - 1).astype(np.int64)
-        counts = np.bincount(cell, minlength=CELLS)
-        shared = int(counts.max())
+        start = np.zeros(CELLS, np.uint32)
+        shared = _count_cells(knots, knots[0], factor, start)
         if shared > MAX_SHARED:
             return None
-        start = (np.cumsum(counts) - counts).astype(np.uint32)
         return cls(np.append(knots, np.inf), float(knots[0]), float(factor), start, shared)
+
+
+@compiled
+def _count_cells(knots, low, factor, start):  # type: ignore[no-untyped-def]
+    """Write the number of knots in the cells before each; return the maximum number in a cell. ``start`` is zero."""
+    shared, last = 0, start.size - 1
+    for k in range(knots.size):
+        cell = min(int((knots[k] - low) * factor), last)
+        start[cell] += np.uint32(1)
+        shared = max(shared, int(start[cell]))
+    before = np.uint32(0)
+    for cell in range(start.size):
+        own = start[cell]
+        start[cell] = before
+        before += own
+    return shared
 
 
 @compiled

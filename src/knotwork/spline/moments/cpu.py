@@ -6,6 +6,7 @@ are added in order. The result is the same to the last bit for any number of thr
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from knotwork.compute.compiled import compiled, compiled_reduction
 from knotwork.compute.workers import Workers, row_blocks
 from knotwork.spline.moments.additive import TILE as RESIDUAL_ROWS
 from knotwork.spline.moments.additive import AdditiveTerms, additive_residual, additive_values
-from knotwork.spline.moments.bins import MIN_ROWS, SEARCH_TILE, Cells, encode, encode_by_cells, padded_rows
+from knotwork.spline.moments.bins import MIN_ROWS, SEARCH_TILE, Cells, encode, encode_by_cells, padded
 from knotwork.spline.moments.children import CpuChildren
 from knotwork.spline.moments.evaluate import evaluate_term
 from knotwork.spline.moments.grid import CandidateGrid
@@ -56,14 +57,29 @@ def _opening_sums(columns, codes, offsets, w, y, rows, features, table):  # type
                 add_pair(table, at, y[k, i], y[k, i] * columns[f, i])
 
 
-def _full_column_sums(x: Floats, w: Floats, y: Floats) -> Floats:
-    """Return the same sums for features without knots: all rows are in one bin, and numpy is faster there."""
-    wx = x if w.size == 0 else w * x
-    cells = np.empty((len(x), 3 + 2 * len(y)))
-    cells[:, 0] = x.shape[1] if w.size == 0 else w.sum()
-    cells[:, 1], cells[:, 2] = wx.sum(axis=1), np.einsum("fi,fi->f", wx, x)
-    cells[:, 3::2], cells[:, 4::2] = y.sum(axis=1), np.einsum("ki,fi->fk", y, x)
-    return cells
+@compiled_reduction
+def _full_column_sums(columns, offsets, w, y, rows, features, table):  # type: ignore[no-untyped-def]
+    """Write the same sums for features without knots: all rows are in one bin, so sums stay in registers."""
+    unit = w.size == 0
+    for f in range(features[0], features[1]):
+        if offsets[f + 1] - offsets[f] > 1:
+            continue
+        cell = table[offsets[f]]
+        mass, sums, squares = 0.0, 0.0, 0.0
+        for row in range(rows[0], rows[1]):
+            i = np.uint64(row)
+            weight = 1.0 if unit else w[i]
+            mass += weight
+            sums += weight * columns[f, i]
+            squares += weight * columns[f, i] * columns[f, i]
+        cell[1], cell[2], cell[3] = mass, sums, squares
+        for k in range(len(y)):
+            value, product = 0.0, 0.0
+            for row in range(rows[0], rows[1]):
+                i = np.uint64(row)
+                value += y[k, i]
+                product += y[k, i] * columns[f, i]
+            cell[4 + 2 * k], cell[5 + 2 * k] = value, product
 
 
 @compiled_reduction
@@ -199,16 +215,19 @@ class CpuRows:
         d, n = columns.shape
         dtype = np.uint8 if grid.max_bins <= 256 else np.uint16 if grid.max_bins <= 65_536 else np.uint32
         self.codes: NDArray[np.unsignedinteger] = np.empty((d, n), dtype)
-        knots = padded_rows(grid.knots, grid.offsets)
+        edges, most = grid.offsets.tolist(), grid.max_bins - 1
         parts = workers.split(d, work=n * d * 4)
 
         def task(k: int) -> None:
             room = np.empty(SEARCH_TILE, np.uint32)
             for f in range(*parts[k]):
-                own = grid.knots[grid.offsets[f] + 1 : grid.offsets[f + 1]]
+                own = grid.knots[edges[f] + 1 : edges[f + 1]]
+                if own.size == 0:
+                    self.codes[f] = 0
+                    continue
                 cells = Cells.of(own) if n >= MIN_ROWS else None
                 if cells is None:
-                    encode(columns[f], knots[f], 1.0, room, self.codes[f])
+                    encode(columns[f], padded(own, most), 1.0, room, self.codes[f])
                 else:
                     encode_by_cells(
                         columns[f], cells.knots, cells.low, cells.factor, cells.start, cells.shared, room, self.codes[f]
@@ -219,6 +238,7 @@ class CpuRows:
         self._jobs = self._share(work=n * d)
         self._opening: Opening | None = None
         self._lines: dict[int, Floats] = {}
+        self._tables: dict[int, Floats] = {}
 
     def _share(self, work: int) -> list[tuple[range, tuple[int, int]]]:
         """Share (blocks, features) among the threads: by blocks if there are enough, else by features."""
@@ -237,7 +257,6 @@ class CpuRows:
         grid, w, t = self.grid, self.weights, self.grid.knots
         y = self.responses if w.size == 0 else self.responses * w
         tables = np.zeros((len(self._blocks), t.size, 4 + 2 * len(y)))
-        single = np.flatnonzero(np.diff(grid.offsets) == 1)
         jobs = self._jobs
 
         def task(k: int) -> None:
@@ -245,9 +264,7 @@ class CpuRows:
             for block in blocks:
                 rows, table = self._blocks[block], tables[block]
                 _opening_sums(self.columns, self.codes, grid.offsets, w, y, rows, features, table)
-                part, own = slice(*rows), single[(single >= features[0]) & (single < features[1])]
-                if own.size:
-                    table[grid.offsets[own], 1:] = _full_column_sums(self.columns[own, part], w[part], y[:, part])
+                _full_column_sums(self.columns, grid.offsets, w, y, rows, features, table)
 
         self.workers.run(task, len(jobs))
         # The products of zero and 1 with …: the first are the masses, because a table begins with zeros.
@@ -300,7 +317,7 @@ class CpuRows:
     def _is_crowded(self, feature: int, knot: float) -> bool:
         """Whether more than half of the observations are above a knot."""
         first, last = self.grid.offsets[feature : feature + 2].tolist()
-        place = first + 1 + int(np.searchsorted(self.grid.knots[first + 1 : last], knot))
+        place = bisect_left(self.grid.knots, knot, first + 1, last)
         if place == last or self.grid.knots[place] != knot:
             return False
         opening = self.opening()
@@ -310,7 +327,7 @@ class CpuRows:
         """Run kernels over all blocks and turn their bins into products with every candidate: (count, C)."""
         grid = self.grid
         size = count * grid.knots.size // len(passes)
-        tables = np.zeros((len(self._blocks), count * grid.knots.size, 2))
+        tables = self._empty_tables(count)
         jobs = self._jobs
 
         def task(k: int) -> None:
@@ -327,6 +344,15 @@ class CpuRows:
         products = np.empty((count, grid.knots.size))
         suffix_products(tables, FIRST, grid.offsets, grid.knots, products)
         return products
+
+    def _empty_tables(self, count: int) -> Floats:
+        """Return empty histograms of so many columns: the same memory in every pass, which is near and has pages."""
+        tables = self._tables.get(count)
+        if tables is None:
+            tables = self._tables[count] = np.zeros((len(self._blocks), count * self.grid.knots.size, 2))
+        else:
+            tables.fill(0.0)
+        return tables
 
     def children(self, grid: CandidateGrid, slopes: Floats, product: bool, slots: int, min_mass: float) -> CpuChildren:
         """Return the sums behind interactions, for so many parents at a time.

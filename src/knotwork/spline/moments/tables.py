@@ -60,9 +60,11 @@ class TableRows:
         self._rows, self._counts, self._always = rows, counts, always
         self._expected = EXPECTED * max_terms / len(rows.columns)
         self._edges: list[int] = self.grid.offsets.tolist()
-        self._knots: list[float] = self.grid.knots.tolist()
         self._strips: dict[int, _Strip] = {}
         self._chosen = [0] * len(rows.columns)
+        # Of the products of each feature that no table has: the number of the other features, and of their candidates.
+        self._others = [len(rows.columns) - 1] * len(rows.columns)
+        self._unknown = [self._edges[-1] - self._bins(f) for f in range(len(rows.columns))]
         self._pool, self._used = np.empty(0), 0
         self._rooms: list[tuple[Floats, Floats]] = []
 
@@ -114,11 +116,14 @@ class TableRows:
         if feature in self._strips:
             return True
         self._chosen[feature] += 1
-        others = [g for g in range(len(self._chosen)) if g != feature and feature not in self._begin(g)]
-        size = self._bins(feature) * sum(self._bins(g) for g in others)
-        if not self._is_worth_it(feature, len(others), size) or not self._has_room(size):
+        size = self._bins(feature) * self._unknown[feature]
+        if not self._is_worth_it(feature, self._others[feature], size) or not self._has_room(size):
             return False
+        others = [g for g in range(len(self._chosen)) if g != feature and feature not in self._begin(g)]
         self._strips[feature] = self._sum(feature, others)
+        for g in others:
+            self._others[g] -= 1
+            self._unknown[g] -= self._bins(feature)
         return True
 
     def _is_worth_it(self, feature: int, others: int, size: int) -> bool:
@@ -191,8 +196,8 @@ class TableRows:
     def _place(self, feature: int, knot: float) -> int:
         """Return the place of a knot among the candidates of its feature, -1 if it is none of them."""
         first, last = self._edges[feature : feature + 2]
-        place = bisect_left(self._knots, knot, first + 1, last)
-        return place - first if place < last and self._knots[place] == knot else -1
+        place = bisect_left(self.grid.knots, knot, first + 1, last)
+        return place - first if place < last and self.grid.knots[place] == knot else -1
 
     def _look_up(self, feature: int, place: int, out: Floats) -> None:
         """Write the products of the candidate at a place of a feature's with every candidate: (C,)."""
