@@ -355,3 +355,30 @@ def test_a_simpler_spline_is_held_too():
     spline = fitted("mars").spline_
     free = replace(spline, output_limits=None)
     assert spline.simplify(0.05, X) == replace(free.simplify(0.05, X), output_limits=spline.output_limits)
+
+
+def test_the_history_counts_what_held_predictions_cost():
+    source = np.random.default_rng(21)
+    rows = source.standard_t(2, size=(25, 2))
+    wild = rows[:, 0] ** 3 + source.normal(size=25)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(8,), epochs=5, validation_fraction=0.2, random_state=21)
+    model.fit(rows, wild)
+    unseen = model.members_[0].held_out
+    found, history = model.predict(rows[unseen]), model.history_
+    assert np.isin(found, model.spline_.output_limits.sides()).any()
+    reached = np.mean((found - wild[unseen]) ** 2)
+    np.testing.assert_allclose(history.validation_loss[history.best_epoch], reached, rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", [None, "absolute_error"])
+def test_training_compares_epochs_by_held_predictions(loss):
+    rows, goal = np.linspace(-1, 1, 40)[:, None], np.linspace(-1, 1, 40)
+    net = kw.to_network(kw.MarsRegressor().fit(rows, goal), dtype=torch.float64)
+    with torch.no_grad():
+        net[-2].weight *= 1e3
+    far, ends = np.array([[-0.9], [0.9]]), np.array([-1.0, 1.0])
+    before = run(net, far)[:, 0]
+    history = kw.train(net, rows, goal, validation=(far, ends), loss=loss, epochs=20, random_state=0)
+    np.testing.assert_array_equal(np.abs(before), 2.0)
+    assert np.abs(run(net, far)[:, 0] - ends).mean() <= np.abs(before - ends).mean()
+    assert history.validation_loss[0] == pytest.approx(1.0)
