@@ -289,6 +289,35 @@ def test_the_range_moves_when_training_goes_on():
     assert np.isinf([free[-1].limits.lower, free[-1].limits.upper]).all()
 
 
+class Wrapped(torch.nn.Module):
+    """A network inside a module of one's own."""
+
+    def __init__(self, spline):
+        super().__init__()
+        self.spline = spline
+
+    def forward(self, x):
+        return self.spline(x)
+
+
+@pytest.mark.parametrize(
+    "around", [Wrapped, lambda net: kw.with_spline(torch.nn.Linear(3, 1), net)], ids=["own", "with_spline"]
+)
+def test_the_range_moves_inside_other_modules(around):
+    net = around(kw.to_network(fitted("mars")))
+    kw.train(net, X, 9 * y, epochs=1, random_state=0)
+    assert net.spline[-1].limits.upper[0] == response_limits(9 * y.min(keepdims=True), 9 * y.max(keepdims=True)).upper
+    kw.train(net, X, np.exp((y - 50) / 10), loss="poisson", epochs=1, random_state=0)
+    assert np.isinf(net.spline[-1].limits.upper)
+
+
+def test_a_frozen_spline_keeps_its_range():
+    net = kw.with_spline(torch.nn.Linear(3, 1), fitted("mars"), freeze=True)
+    before = net.spline[-1].limits
+    kw.train(net, X, 9 * y, epochs=1, random_state=0)
+    assert net.spline[-1].limits == before
+
+
 def test_a_failure_leaves_the_range(monkeypatch):
     net = kw.to_network(fitted("mars"))
     limits = net[-1].limits
