@@ -357,6 +357,19 @@ def test_init_lets_new_responses_through():
     assert run(net, X).max() > HIGH
 
 
+def test_what_holds_nothing_is_not_there(tmp_path):
+    net = kw.reshape(kw.to_network(fitted("mars"), dtype=torch.float64), (64, 64), X=X, random_state=0)
+    report = kw.init_(net, X, y > 50, random_state=0)
+    assert report.spline.output_limits is None
+    assert [layer.out_features for layer in kw.fold(net) if isinstance(layer, torch.nn.Linear)][-2:] == [64, 1]
+    kw.save(net, tmp_path / "net")
+    np.testing.assert_array_equal(run(kw.load(tmp_path / "net"), X), run(net, X))
+    spline = replace(report.spline, output_limits=kw.Limits([-np.inf], [np.inf]))
+    assert "held between" not in str(spline)
+    assert spline.to_python() == report.spline.to_python()
+    assert spline.to_c() == report.spline.to_c()
+
+
 def test_earlier_models_are_not_held():
     old = kw.load("tests/saved/0.2.0-schema-7/mars_min")
     assert old.spline_.output_limits is None

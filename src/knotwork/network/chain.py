@@ -21,6 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from knotwork.arrays import CHUNK, Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import binding
 from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
@@ -432,7 +433,7 @@ def scaling_coordinates(x: Scaling | None, y: Scaling | None, inputs: int, outpu
         if y.limits is not None and not y.back:
             raise NetworkError("a Scaling of features with limits must stand in front of a network, got one behind")
         scale = 1 / y.scale.cpu().numpy()
-        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale, y_limits=y.limits)
+        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale, y_limits=binding(y.limits))
     return c
 
 
