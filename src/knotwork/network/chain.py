@@ -217,17 +217,15 @@ class Chain:
         return replace(self, scaling=c, conversion=self.conversion.in_coordinates(c.inverse))
 
 
-def enough_for(chain: Chain, dtype: torch.dtype) -> torch.dtype:
-    """Return a dtype, or float64 where responses in single precision would say little.
+def enough_for(c: Coordinates | None, dtype: torch.dtype) -> torch.dtype:
+    """Return a dtype, or float64 where responses in single precision would say little; c is what scales them.
 
     That is where they lie more than MAX_OFFSET stds from zero, or near the ends of single precision's range.
     """
-    c = chain.scaling
     if c is None or dtype == torch.float64:
         return dtype
-    size = np.abs(c.y_centre) + c.y_scale
-    far = np.abs(c.y_centre) > MAX_OFFSET * c.y_scale
-    extreme = (size > MAX_SINGLE) | (c.y_scale < 1 / MAX_SINGLE)
+    far = np.abs(c.y_centre) / MAX_OFFSET > c.y_scale
+    extreme = (np.maximum(np.abs(c.y_centre), c.y_scale) > MAX_SINGLE) | (c.y_scale < 1 / MAX_SINGLE)
     return torch.float64 if bool(np.any(far | extreme)) else dtype
 
 
@@ -247,7 +245,7 @@ def build(
 
     Block-diagonal layers become a Linear with all its zeros, or with ``batched`` a BlockLinear without them.
     """
-    dtype = dtype or enough_for(chain, torch.get_default_dtype())
+    dtype = dtype or enough_for(chain.scaling, torch.get_default_dtype())
     modules: list[nn.Module] = []
     for layer, activation in zip(chain.hidden, chain.modules, strict=True):
         modules += [_linear(layer, dtype, device, batched), copy.deepcopy(activation).to(device, dtype)]
