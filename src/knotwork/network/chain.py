@@ -468,6 +468,18 @@ def flags_kept(net: nn.Module) -> Iterator[None]:
             m.training = flag
 
 
+def require_changeable(net: nn.Module) -> None:
+    """Refuse a module that was made in inference mode, where its tensors cannot be changed outside of it."""
+    if torch.is_inference_mode_enabled():
+        return
+    for name, tensor in itertools.chain(net.named_parameters(), net.named_buffers()):
+        if not is_lazy(tensor) and tensor.is_inference():
+            raise NetworkError(
+                f"a network must be made outside torch.inference_mode() to be changed, '{name}' was made inside; pass "
+                f"copy.deepcopy(net)"
+            )
+
+
 def placement(net: nn.Module) -> tuple[torch.dtype, torch.device]:
     """Return dtype and device of a network's parameters."""
     first = next(net.parameters(), torch.empty(0))

@@ -18,7 +18,7 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.limits import Limits, limits_around, range_of, response_limits
 from knotwork.data.losses import HUBER_STDS, SQUARED_ERROR, ResponseLoss, response_loss, robust_std
 from knotwork.errors import NetworkError, ParameterError
-from knotwork.network.chain import flags_kept, placement, remember_link
+from knotwork.network.chain import flags_kept, placement, remember_link, require_changeable
 from knotwork.network.ready import MAX_ROWS
 from knotwork.network.scaling import widen_limits_
 from knotwork.network.train.checkpoint import Checkpoint, described, settings
@@ -343,6 +343,7 @@ def _report(show: Report | None, callbacks: Sequence[Callback], inside: Inside) 
 def _require_network(net: Any) -> None:
     if not isinstance(net, nn.Module):
         raise NetworkError(f"train takes a torch network, got {type(net).__name__}; kw.to_network(model) makes one")
+    require_changeable(net)
     wrong = sorted({str(p.dtype) for p in net.parameters()} - {"torch.float32", "torch.float64"})
     if wrong:
         raise NetworkError(
