@@ -58,7 +58,8 @@ class SquaredError:
 
     def unit(self, coordinates: Coordinates) -> float:
         """What one unit of the loss is worth in the history."""
-        return float(np.square(coordinates.y_scale).mean())
+        with np.errstate(over="ignore"):  # then losses are infinite, which the loop refuses
+            return float(np.square(coordinates.y_scale).mean())
 
     def gain(self, first: float) -> float:
         """Factor of the costs that gradients are taken of, given the loss before training."""
