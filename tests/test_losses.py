@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import knotwork as kw
 from knotwork.cli import app
 from knotwork.data.losses import LOSSES
+from knotwork.errors import DataError
 
 LOG_LINKS = ("poisson", "gamma", "tweedie")
 EXTRA = {"quantile": {"quantile": 0.8}, "tweedie": {"power": 1.4}}
@@ -290,3 +291,12 @@ def test_members_whose_folds_differ_in_length_train_with_any_loss(loss):
     ).fit(X, y)
     assert np.isfinite(model.history_.validation_loss).all()
     assert model.score(X, y) > 0
+
+
+@pytest.mark.parametrize("loss", ["absolute_error", "quantile", "huber"])
+@pytest.mark.parametrize("estimator", [kw.MarsRegressor, kw.SplineNetRegressor])
+@pytest.mark.parametrize("unit", [1e-200, 1e155, 1e300])
+def test_responses_without_squares_are_refused(estimator, loss, unit):
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    with pytest.raises(DataError, match=f"loss='{loss}' takes responses whose differences have squares"):
+        estimator(loss=loss, quantile=0.9 if loss == "quantile" else None).fit(X, X[:, 0] * unit)

@@ -444,3 +444,12 @@ def test_columns_far_from_zero_survive_pickling_saving_and_conversion(data, far,
         for dtype, limit in ((torch.float32, 1e-5), (torch.float64, 1e-9)):
             out = kw.to_network(model, dtype=dtype)(torch.tensor(X)).double().numpy()[:, 0]
             np.testing.assert_allclose(out, expected, atol=limit * y.std())
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-3, 0.3])
+def test_a_start_by_hubers_loss_is_a_spline_however_little_noise_there_is(noise):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 3))
+    y = 2 * X[:, 0] + np.abs(X[:, 1]) + noise * rng.normal(size=300)
+    model = kw.SplineNetRegressor(n_members=1, hidden=(32, 32), epochs=0, loss="huber", random_state=0).fit(X, y)
+    assert model.score(X, y) > 0.95

@@ -368,3 +368,11 @@ def test_responses_of_half_precision_are_read():
     X = np.random.default_rng(0).normal(size=(12, 3))
     same = [Scaling.of(X, torch.ones(12, dtype=dtype)).scale for dtype in (torch.float32, torch.bfloat16)]
     assert torch.equal(*same)
+
+
+def test_infinite_responses_are_held_with_gradients_and_without():
+    layer = Scaling([0.0], [1.0], [-1.0], [1.0]).turned_back()
+    rows = torch.tensor([[np.inf], [-np.inf], [np.nan], [3.0], [0.5]])
+    with_gradients = layer(rows.clone().requires_grad_())
+    torch.testing.assert_close(with_gradients.detach(), layer(rows), equal_nan=True)
+    assert with_gradients[:2].ravel().tolist() == [1.0, -1.0]

@@ -112,6 +112,11 @@ class Coordinates:
         """Return limits of the responses as those of the standardised ones; ``inverse`` is the way back."""
         return Limits(*(self.responses(side) for side in (limits.lower, limits.upper)))
 
+    @property
+    def held_inside(self) -> Limits | None:
+        """What standardised responses are held at; None for nothing."""
+        return None if self.y_limits is None else self.y_limits_inside(self.y_limits)
+
     def features(self, X: Floats) -> Floats:
         """Standardise rows: (N, d) → (N, d)."""
         if self.limits is None:

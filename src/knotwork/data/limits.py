@@ -142,6 +142,15 @@ def response_limits(low: Floats, high: Floats) -> Limits:
         return Limits(low - half, high + half)
 
 
+def binding(limits: Limits | None) -> Limits | None:
+    """Return limits, None in place of those that hold nothing.
+
+    >>> binding(Limits([-np.inf], [np.inf])) is None
+    True
+    """
+    return None if limits is None or np.isinf(limits.sides()).all() else limits
+
+
 def learn_limits(X: Floats, weights: Floats | None = None) -> Limits:
     """Return the limits of a table's columns (N, d); a row's weight counts like as many rows.
 

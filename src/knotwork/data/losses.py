@@ -23,6 +23,8 @@ TWEEDIE_POWER = 1.5
 HUBER_STDS = 1.35
 # Median of |z| for a standard normal z.
 NORMAL_MEDIAN = 0.6744897501960817
+# Differences of responses whose squares, added over many rows, are floats.
+MAX_SPREAD = 1e140
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ class ResponseLoss:
     def check(self, y: Floats) -> None:
         """Refuse responses that the loss is not made for; y is finite."""
         smallest = float(y.min()) if y.size else 1.0
+        spread = float(y.max() / 2 - y.min() / 2) if y.size else 0.0
+        if self.link == "identity" and spread and not 1 / MAX_SPREAD < spread < MAX_SPREAD:
+            raise DataError(
+                f"loss={self.name!r} takes responses whose differences have squares, {1 / MAX_SPREAD:g} to "
+                f"{MAX_SPREAD:g}, got {spread:g}; multiply them by a power of ten"
+            )
         if self.power >= 2 and smallest <= 0:
             raise DataError(
                 f"loss={self.name!r} takes responses greater than 0, got {smallest:g}; leave those rows out, or choose "

@@ -291,7 +291,7 @@ class SplineNetBase(Estimator):
         if isinstance(loss, LogLoss) and loss.outputs > 1:
             ends = [chain.with_centred_outputs() for chain in ends]
         begins = [chain.with_scaling(own).with_link(problem.link) for chain, own in zip(chains, inside, strict=True)]
-        precision = enough_for(ends[0], torch.float32)
+        precision = enough_for(ends[0].scaling, torch.float32)
         self.__dict__.update(problem.attributes)
         trained_chains = [read_chain(build(end, precision)) for end in ends]
         unseen = out_of_fold(trained_chains, splits, rows.X)

@@ -21,6 +21,7 @@ from torch.nn.parameter import is_lazy
 
 from knotwork.arrays import CHUNK, Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import binding
 from knotwork.data.table import TableEncoder
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
@@ -216,17 +217,15 @@ class Chain:
         return replace(self, scaling=c, conversion=self.conversion.in_coordinates(c.inverse))
 
 
-def enough_for(chain: Chain, dtype: torch.dtype) -> torch.dtype:
-    """Return a dtype, or float64 where responses in single precision would say little.
+def enough_for(c: Coordinates | None, dtype: torch.dtype) -> torch.dtype:
+    """Return a dtype, or float64 where responses in single precision would say little; c is what scales them.
 
     That is where they lie more than MAX_OFFSET stds from zero, or near the ends of single precision's range.
     """
-    c = chain.scaling
     if c is None or dtype == torch.float64:
         return dtype
-    size = np.abs(c.y_centre) + c.y_scale
-    far = np.abs(c.y_centre) > MAX_OFFSET * c.y_scale
-    extreme = (size > MAX_SINGLE) | (c.y_scale < 1 / MAX_SINGLE)
+    far = np.abs(c.y_centre) / MAX_OFFSET > c.y_scale
+    extreme = (np.maximum(np.abs(c.y_centre), c.y_scale) > MAX_SINGLE) | (c.y_scale < 1 / MAX_SINGLE)
     return torch.float64 if bool(np.any(far | extreme)) else dtype
 
 
@@ -246,7 +245,7 @@ def build(
 
     Block-diagonal layers become a Linear with all its zeros, or with ``batched`` a BlockLinear without them.
     """
-    dtype = dtype or enough_for(chain, torch.get_default_dtype())
+    dtype = dtype or enough_for(chain.scaling, torch.get_default_dtype())
     modules: list[nn.Module] = []
     for layer, activation in zip(chain.hidden, chain.modules, strict=True):
         modules += [_linear(layer, dtype, device, batched), copy.deepcopy(activation).to(device, dtype)]
@@ -432,7 +431,7 @@ def scaling_coordinates(x: Scaling | None, y: Scaling | None, inputs: int, outpu
         if y.limits is not None and not y.back:
             raise NetworkError("a Scaling of features with limits must stand in front of a network, got one behind")
         scale = 1 / y.scale.cpu().numpy()
-        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale, y_limits=y.limits)
+        c = replace(c, y_centre=-y.centre.cpu().numpy() * scale, y_scale=scale, y_limits=binding(y.limits))
     return c
 
 
@@ -467,6 +466,18 @@ def flags_kept(net: nn.Module) -> Iterator[None]:
     finally:
         for m, flag in flags:
             m.training = flag
+
+
+def require_changeable(net: nn.Module) -> None:
+    """Refuse a module that was made in inference mode, where its tensors cannot be changed outside of it."""
+    if torch.is_inference_mode_enabled():
+        return
+    for name, tensor in itertools.chain(net.named_parameters(), net.named_buffers()):
+        if not is_lazy(tensor) and tensor.is_inference():
+            raise NetworkError(
+                f"a network must be made outside torch.inference_mode() to be changed, '{name}' was made inside; pass "
+                f"copy.deepcopy(net)"
+            )
 
 
 def placement(net: nn.Module) -> tuple[torch.dtype, torch.device]:

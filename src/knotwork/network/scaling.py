@@ -177,8 +177,9 @@ class Scaling(nn.Module):
         responses = (rows - self.centre) / self.scale
         held = self._held(responses)
         if self.lower is not None and responses.requires_grad:
-            # The gradient is that of responses not held: else a row beyond the limits would stay there.
-            held = held.detach() + (responses - responses.detach())
+            # The gradient is that of responses not held: else a row beyond the limits would stay there. Zero is added,
+            # for infinite responses too.
+            held = held.detach() + (responses - responses.detach()).nan_to_num(0.0)
         return held.to(dtype)
 
     def _held(self, x: Tensor) -> Tensor:

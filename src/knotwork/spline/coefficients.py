@@ -162,10 +162,14 @@ def fit_coefficients(
     problem = _Problem(columns, y, weights, loss, row, unit, np.zeros(len(columns))).with_ridge(ridge)
     start = np.zeros(len(columns))
     start[0] = constant
-    if loss.name == "huber" and not loss.width:
+    if loss.name == "huber":
         median = fit_coefficients(values, y, ResponseLoss("absolute_error"), weights, ridge, units, tolerance).point
-        loss = replace(loss, width=HUBER_STDS * (robust_std(y - median.eta, weights) or 1.0))
-        problem, start = replace(problem, loss=loss), median.theta
+        if not loss.width:
+            loss = replace(loss, width=HUBER_STDS * (robust_std(y - median.eta, weights) or 1.0))
+        # Beyond the width rows have no curvature, and their slopes are no larger: Newton's steps begin at the median,
+        # and a ridge must not outweigh the rows.
+        start, row = median.theta, min(1.0, loss.width / spread)
+        problem = replace(problem, loss=loss, row=row, unit=row * spread**2).with_ridge(ridge)
     return Coefficients(problem, loss, _fitted(problem, loss, start, tolerance))
 
 

@@ -17,6 +17,7 @@ import numpy as np
 
 from knotwork.arrays import Floats
 from knotwork.data.columns.part import MISSING, Part
+from knotwork.data.limits import binding
 from knotwork.printable import printable
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Formula:
 
     def _held(self) -> list[str]:
         """Say what range the outputs are clipped to; nothing where they are not."""
-        held = self._spline.output_limits
+        held = binding(self._spline.output_limits)
         if held is None:
             return []
         ends = [f"{short(low, None)} to {short(high, None)}" for low, high in zip(*held.sides(), strict=True)]

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from knotwork.data.limits import binding
 from knotwork.errors import DataError
 from knotwork.parameters import is_sequence, shown
 from knotwork.printable import printable
@@ -60,7 +61,7 @@ def python_source(spline: Spline, name: str = "predict") -> str:
         lines.append(f"    y{k} = {float(spline.intercept[k])!r}")
         for term, betas in zip(spline.terms, spline.coef, strict=True):
             lines.append(f"    y{k} += {float(betas[k])!r} * {_value(term, 'least({}, {})')}")
-        if spline.output_limits is not None:
+        if binding(spline.output_limits) is not None:
             lines.append(f"    y{k} = {_within(spline.output_limits, k, f'y{k}', HOLD)}")
     outputs = ", ".join(f"y{k}" for k in range(spline.intercept.size))
     lines.append(f"    return {outputs}" if spline.intercept.size == 1 else f"    return [{outputs}]")
@@ -93,7 +94,7 @@ def c_source(spline: Spline, name: str = "predict") -> str:
         lines.append(f"    {y} = {float(spline.intercept[k])!r};")
         for term, betas in zip(spline.terms, spline.coef, strict=True):
             lines.append(f"    {y} += {float(betas[k])!r} * {_value(term, 'least({}, {})')};")
-        if spline.output_limits is not None:
+        if binding(spline.output_limits) is not None:
             lines.append(f"    {y} = {_within(spline.output_limits, k, y, HOLD)};")
     # Helpers that no term needs are named, so that compilers do not complain.
     lines += ["    (void)x;", "    (void)hinge; (void)least; (void)hold;"]

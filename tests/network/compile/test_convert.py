@@ -461,3 +461,17 @@ def test_the_bound_of_responses_of_several_scales_is_in_proportion_to_the_larges
     alone = kw.MarsRegressor().fit(X, 1e6 * y)
     bounds = [kw.to_network(m, activation=activation, dtype=torch.float64).conversion.bound for m in (model, alone)]
     assert bounds[0] == pytest.approx(bounds[1], rel=0.01)
+
+
+@pytest.mark.parametrize(("offset", "unit"), [(1e9, 1.0), (0.0, 1e306), (0.0, 1e-100)])
+@pytest.mark.parametrize("fold", [False, True])
+@pytest.mark.filterwarnings("error")
+def test_responses_beyond_single_precision_take_float64(offset, unit, fold):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    y = (np.abs(X[:, 0]) + offset) * unit
+    model = kw.MarsRegressor().fit(X, y)
+    net = to_network(model, fold=fold)
+    assert {p.dtype for p in net.parameters()} == {torch.float64}
+    found = net(torch.from_numpy(X)).detach().numpy()[:, 0]
+    np.testing.assert_allclose(found / unit, model.predict(X) / unit, atol=1e-6)

@@ -448,3 +448,12 @@ def test_what_is_frozen_keeps_every_bit(frozen):
     history = kw.train(net, X[100:], PRICE[100:], **SETTINGS)
     assert all(torch.equal(p, before[name]) for name, p in held.items())
     assert min(history.validation_loss) == pytest.approx(loss_of(net), rel=1e-4)
+
+
+@pytest.mark.parametrize("change", [lambda net: kw.train(net, X, PRICE), lambda net: kw.init_(net, X, PRICE)])
+def test_networks_of_inference_mode_are_refused(change):
+    with torch.inference_mode():
+        net = kw.to_network(kw.MarsRegressor().fit(X, PRICE))
+    with pytest.raises(NetworkError, match=r"must be made outside torch.inference_mode\(\)"):
+        change(net)
+    kw.train(copy.deepcopy(net), X, PRICE, epochs=1)

@@ -12,7 +12,7 @@ from torch import nn
 from knotwork.data.coordinates import Coordinates
 from knotwork.errors import DataError, NetworkError
 from knotwork.network.activations import Activation, activation_rule
-from knotwork.network.chain import Chain, Conversion, build, placement, read_chain
+from knotwork.network.chain import Chain, Conversion, build, enough_for, placement, read_chain
 from knotwork.network.compile.function import function_chain
 from knotwork.network.compile.units import require_piecewise_linear, spline_sizes
 from knotwork.network.fold import folded
@@ -93,8 +93,18 @@ def to_network(
     >>> net(torch.tensor([[0.0], [2.0]], dtype=torch.float64)).ravel().tolist(), f([[0.0], [2.0]]).tolist()
     ([2.5, 5.0], [2.5, 5.0])
     """
-    chain = model_chain(resolve_network(model), activation, fold=fold, tolerance=tolerance, box=box)
+    parts = resolve_network(model)
+    chain = model_chain(parts, activation, fold=fold, tolerance=tolerance, box=box)
+    if dtype is None:  # a folded chain does not know how large its responses are
+        dtype = enough_for(_coordinates(parts), torch.get_default_dtype())
     return build(chain, dtype)
+
+
+def _coordinates(parts: Resolved) -> Coordinates | None:
+    """Return what scales the responses of a model."""
+    if parts.function is not None:
+        return scaling_of(parts.function, parts.coordinates)
+    return parts.coordinates if parts.network is None else parts.network.scaling or parts.coordinates
 
 
 def model_chain(

@@ -11,7 +11,13 @@ from torch import nn
 from knotwork.data.coordinates import Coordinates
 from knotwork.errors import NetworkError
 from knotwork.network.activations import Activation, activation_rule
-from knotwork.network.chain import TRANSPARENT, scaling_coordinates, without_scaling, working_layers
+from knotwork.network.chain import (
+    TRANSPARENT,
+    require_changeable,
+    scaling_coordinates,
+    without_scaling,
+    working_layers,
+)
 from knotwork.network.scaling import Scaling
 
 # Where a spline cannot go, it goes beside.
@@ -138,12 +144,13 @@ def find_head(model: nn.Module, head: str) -> nn.Module:
 
 
 def require_weights(model: nn.Module) -> None:
-    """Refuse a module whose parameters hold no numbers yet."""
+    """Refuse a module whose parameters hold no numbers yet, or cannot be changed."""
     for name, parameter in model.named_parameters():
         if parameter.is_meta or torch.nn.parameter.is_lazy(parameter):
             raise NetworkError(
                 f"the model must hold its weights to be run, got '{name}' without data; load them or run it once first"
             )
+    require_changeable(model)
 
 
 def _candidates(model: nn.Module) -> str:

@@ -82,7 +82,7 @@ def with_spline(
     # Half precision would not resolve the responses, single precision not all: the spline beside it is precise enough.
     own = dtype if dtype == torch.float64 else torch.float32
     if device.type != "mps":  # which has no float64
-        own = enough_for(chain, own)
+        own = enough_for(chain.scaling, own)
     try:
         inner = copy.deepcopy(module)
     except Exception as error:

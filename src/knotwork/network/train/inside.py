@@ -161,10 +161,15 @@ def _ends(net: nn.Module, rewrites: bool, logits: bool) -> _Ends:
     )  # fmt: skip
 
 
-def held_end(net: nn.Module) -> Scaling | None:
-    """Return the Scaling behind a Sequential that holds its responses; None if nothing does."""
-    y = _ends(net, False, False).y
-    return None if y is None or y.limits is None else y
+def held_ends(net: nn.Module, outputs: int) -> list[Scaling]:
+    """Return the Scalings that hold responses, behind a network or a part of one that is trained, not frozen."""
+    return [
+        end
+        for part in net.modules()
+        for end in part.children()
+        if isinstance(end, Scaling) and end.back and end.limits is not None and len(end.limits) == outputs
+        if any(p.requires_grad for p in part.parameters())
+    ]
 
 
 def _is_own(layer: nn.Module, working: list[nn.Module]) -> TypeGuard[nn.Linear]:

@@ -1,7 +1,8 @@
 """What a network is trained to make small, as records: errors and deviances, log-loss, or a function of one's own.
 
 A loss says how targets look to the network, in which coordinates it is trained, and what a row costs. Everything else
-about training is the same for all.
+about training is the same for all. Where predictions are held, ``rows`` counts what the held ones cost, which is what
+the history says; ``learning``, which steps are taken by, looks at the outputs as they are.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch.nn import functional
 
 from knotwork.arrays import Floats
 from knotwork.data.coordinates import Coordinates
+from knotwork.data.limits import Limits
 from knotwork.data.losses import ResponseLoss, robust_std
 from knotwork.errors import NetworkError, one_line
 
@@ -27,15 +29,20 @@ class SquaredError:
     """Mean squared error of responses (N, p), which are standardised for training, each by its own std.
 
     adam_epsilon : gradient at which a step of Adam is half of its full size; smaller ones make smaller steps
+    held : what predictions are held at, in the coordinates of the outputs
     """
 
     adam_epsilon: ClassVar[float] = 1e-8
 
+    held: Limits | None = None
+
     def rows(self, output: Tensor, y: Tensor) -> Tensor:
         """Return what each row costs: (N, p), (N, p) → (N,)."""
-        return (output - y).square().mean(dim=1)
+        return self.learning(_held(output, self.held), y)
 
-    learning = rows
+    def learning(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the same for outputs that are not held."""
+        return (output - y).square().mean(dim=1)
 
     def coordinates(self, X: Floats, y: Floats, weight: Floats) -> Coordinates:
         """Return the coordinates to train in."""
@@ -43,7 +50,7 @@ class SquaredError:
 
     def within(self, coordinates: Coordinates) -> SquaredError:
         """Return the loss of a network whose outputs are in some coordinates."""
-        return self
+        return replace(self, held=coordinates.held_inside)
 
     def targets(self, y: Floats, coordinates: Coordinates) -> Floats:
         """Return the responses in those coordinates."""
@@ -51,7 +58,8 @@ class SquaredError:
 
     def unit(self, coordinates: Coordinates) -> float:
         """What one unit of the loss is worth in the history."""
-        return float(np.square(coordinates.y_scale).mean())
+        with np.errstate(over="ignore"):  # then losses are infinite, which the loop refuses
+            return float(np.square(coordinates.y_scale).mean())
 
     def gain(self, first: float) -> float:
         """Factor of the costs that gradients are taken of, given the loss before training."""
@@ -64,12 +72,14 @@ class Deviance:
 
     scale : what one unit of the network's output is, in units of y or of log(y). Responses behind a log link are
         measured in units of exp(y_centre), others are standardised
+    held : as in ``SquaredError``
     """
 
     adam_epsilon: ClassVar[float] = 1e-8
 
     loss: ResponseLoss
     scale: float = 1.0
+    held: Limits | None = None
 
     def rows(self, output: Tensor, y: Tensor) -> Tensor:
         """Return what each row costs, its deviance: (N, 1), (N, 1) → (N,).
@@ -78,6 +88,10 @@ class Deviance:
         >>> poisson.rows(torch.zeros(2, 1), torch.tensor([[1.0], [0.0]]))
         tensor([0., 2.])
         """
+        return self.learning(_held(output, self.held), y)
+
+    def learning(self, output: Tensor, y: Tensor) -> Tensor:
+        """Return the same for outputs that are not held."""
         if self.loss.power > 0:
             return 2 * _half_deviance(output[:, 0] * self.scale, y[:, 0], self.loss.power)
         residual = y[:, 0] - output[:, 0]
@@ -86,8 +100,6 @@ class Deviance:
             return self.loss.per_cost * torch.maximum(q * residual, (q - 1) * residual)
         zero, width = torch.zeros_like(residual), self.loss.width / self.scale
         return functional.huber_loss(residual, zero, reduction="none", delta=width)
-
-    learning = rows
 
     def coordinates(self, X: Floats, y: Floats, weight: Floats) -> Coordinates:
         """Return the coordinates to train in: around the best constant, in robust stds of y, or in units of log(y)."""
@@ -98,7 +110,7 @@ class Deviance:
 
     def within(self, coordinates: Coordinates) -> Deviance:
         """Return the loss of a network whose outputs are in some coordinates."""
-        return replace(self, scale=float(coordinates.y_scale[0]))
+        return replace(self, scale=float(coordinates.y_scale[0]), held=coordinates.held_inside)
 
     def targets(self, y: Floats, coordinates: Coordinates) -> Floats:
         """Return the responses in those coordinates."""
@@ -116,6 +128,14 @@ class Deviance:
     def gain(self, first: float) -> float:
         """Factor of the costs that gradients are taken of, given the loss before training."""
         return 1.0
+
+
+def _held(output: Tensor, limits: Limits | None) -> Tensor:
+    """Return outputs held at limits, if there are any: (N, p) → (N, p)."""
+    if limits is None:
+        return output
+    lower, upper = (torch.as_tensor(side, dtype=output.dtype, device=output.device) for side in limits.sides())
+    return output.clamp(lower, upper)
 
 
 def _half_deviance(eta: Tensor, y: Tensor, p: float) -> Tensor:

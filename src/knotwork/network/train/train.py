@@ -18,12 +18,12 @@ from knotwork.data.coordinates import Coordinates
 from knotwork.data.limits import Limits, limits_around, range_of, response_limits
 from knotwork.data.losses import HUBER_STDS, SQUARED_ERROR, ResponseLoss, response_loss, robust_std
 from knotwork.errors import NetworkError, ParameterError
-from knotwork.network.chain import flags_kept, placement, remember_link
+from knotwork.network.chain import flags_kept, placement, remember_link, require_changeable
 from knotwork.network.ready import MAX_ROWS
 from knotwork.network.scaling import widen_limits_
 from knotwork.network.train.checkpoint import Checkpoint, described, settings
 from knotwork.network.train.history import History
-from knotwork.network.train.inside import Inside, held_end, trained_part
+from knotwork.network.train.inside import Inside, held_ends, trained_part
 from knotwork.network.train.loop import Report, TrainOptions, fit_network
 from knotwork.network.train.losses import Deviance, LogLoss, Loss, OwnLoss, SquaredError
 from knotwork.network.train.optimiser import Factory
@@ -263,16 +263,17 @@ def _fit(
 
 def _let_out_(net: nn.Module, given: Given, goal: Loss, ranks: Ranks | None) -> None:
     """Let responses that are held go where those given are, too; anywhere if the loss is of something else."""
-    end = held_end(net)
-    if end is None:
+    ends = held_ends(net, given.outputs)
+    if not ends:
         return
-    if not (isinstance(goal, SquaredError) or (isinstance(goal, Deviance) and goal.loss.link == "identity")):
-        widen_limits_(end, Limits(*(np.full(given.outputs, side) for side in (-np.inf, np.inf))))
-        return
-    seen = range_of(np.concatenate([given.measured.y, given.validation.y]))
-    for other in () if ranks is None else ranks.gather(seen):
-        seen = limits_around(seen, other)
-    widen_limits_(end, response_limits(seen.lower, seen.upper))
+    wide = Limits(*(np.full(given.outputs, side) for side in (-np.inf, np.inf)))
+    if isinstance(goal, SquaredError) or (isinstance(goal, Deviance) and goal.loss.link == "identity"):
+        seen = range_of(np.concatenate([given.measured.y, given.validation.y]))
+        for other in () if ranks is None else ranks.gather(seen):
+            seen = limits_around(seen, other)
+        wide = response_limits(seen.lower, seen.upper)
+    for end in ends:
+        widen_limits_(end, wide)
 
 
 def _setback(asked: float | str | None, given: Given) -> float | None:
@@ -342,6 +343,7 @@ def _report(show: Report | None, callbacks: Sequence[Callback], inside: Inside) 
 def _require_network(net: Any) -> None:
     if not isinstance(net, nn.Module):
         raise NetworkError(f"train takes a torch network, got {type(net).__name__}; kw.to_network(model) makes one")
+    require_changeable(net)
     wrong = sorted({str(p.dtype) for p in net.parameters()} - {"torch.float32", "torch.float64"})
     if wrong:
         raise NetworkError(
