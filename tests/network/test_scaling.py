@@ -376,3 +376,8 @@ def test_infinite_responses_are_held_with_gradients_and_without():
     with_gradients = layer(rows.clone().requires_grad_())
     torch.testing.assert_close(with_gradients.detach(), layer(rows), equal_nan=True)
     assert with_gradients[:2].ravel().tolist() == [1.0, -1.0]
+
+
+def test_what_is_no_limits_is_refused():
+    with pytest.raises(NetworkError, match=r"limits must be kw\.Limits or None, got"):
+        Scaling.within((0.0, 1.0), [0.0], [1.0])

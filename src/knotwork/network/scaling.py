@@ -122,6 +122,8 @@ class Scaling(nn.Module):
         >>> Scaling.within(Limits([0.0], [1.0]), [0.0], [0.5])(torch.tensor([[7.0]])).item()
         2.0
         """
+        if limits is not None and not isinstance(limits, Limits):
+            raise NetworkError(f"limits must be kw.Limits or None, got {shown(limits)}")
         return cls(centre, scale) if limits is None else cls(centre, scale, limits.lower, limits.upper)
 
     @classmethod
