@@ -231,7 +231,7 @@ class SplineNetBase(Estimator):
             held = np.setdiff1d(splits[0].validation, splits[0].training)
             sampled = sampled.without(rows.X[held], limits, seed)
         measured = rows if several else rows.take(parts[0].training)
-        responses = measured.y if sampled is None else sampled.responses
+        responses = measured.y if sampled is None or sampled.is_all else sampled.responses
         coordinates = loss.coordinates(measured.X, measured.y, measured.weight)
         coordinates = replace(coordinates, limits=limits, y_limits=self._held_outputs(responses))
         del measured  # may be a copy as large as the table

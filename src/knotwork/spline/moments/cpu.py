@@ -57,29 +57,14 @@ def _opening_sums(columns, codes, offsets, w, y, rows, features, table):  # type
                 add_pair(table, at, y[k, i], y[k, i] * columns[f, i])
 
 
-@compiled_reduction
-def _full_column_sums(columns, offsets, w, y, rows, features, table):  # type: ignore[no-untyped-def]
-    """Write the same sums for features without knots: all rows are in one bin, so sums stay in registers."""
-    unit = w.size == 0
-    for f in range(features[0], features[1]):
-        if offsets[f + 1] - offsets[f] > 1:
-            continue
-        cell = table[offsets[f]]
-        mass, sums, squares = 0.0, 0.0, 0.0
-        for row in range(rows[0], rows[1]):
-            i = np.uint64(row)
-            weight = 1.0 if unit else w[i]
-            mass += weight
-            sums += weight * columns[f, i]
-            squares += weight * columns[f, i] * columns[f, i]
-        cell[1], cell[2], cell[3] = mass, sums, squares
-        for k in range(len(y)):
-            value, product = 0.0, 0.0
-            for row in range(rows[0], rows[1]):
-                i = np.uint64(row)
-                value += y[k, i]
-                product += y[k, i] * columns[f, i]
-            cell[4 + 2 * k], cell[5 + 2 * k] = value, product
+def _full_column_sums(x: Floats, w: Floats, y: Floats) -> Floats:
+    """Return the same sums for features without knots: all rows are in one bin, where numpy rounds least."""
+    wx = x if w.size == 0 else w * x
+    cells = np.empty((len(x), 3 + 2 * len(y)))
+    cells[:, 0] = x.shape[1] if w.size == 0 else w.sum()
+    cells[:, 1], cells[:, 2] = wx.sum(axis=1), np.einsum("fi,fi->f", wx, x)
+    cells[:, 3::2], cells[:, 4::2] = y.sum(axis=1), np.einsum("ki,fi->fk", y, x)
+    return cells
 
 
 @compiled_reduction
@@ -257,14 +242,16 @@ class CpuRows:
         grid, w, t = self.grid, self.weights, self.grid.knots
         y = self.responses if w.size == 0 else self.responses * w
         tables = np.zeros((len(self._blocks), t.size, 4 + 2 * len(y)))
-        jobs = self._jobs
+        jobs, single = self._jobs, np.flatnonzero(np.diff(grid.offsets) == 1)
 
         def task(k: int) -> None:
             blocks, features = jobs[k]
             for block in blocks:
                 rows, table = self._blocks[block], tables[block]
                 _opening_sums(self.columns, self.codes, grid.offsets, w, y, rows, features, table)
-                _full_column_sums(self.columns, grid.offsets, w, y, rows, features, table)
+                part, own = slice(*rows), single[(single >= features[0]) & (single < features[1])]
+                if own.size:
+                    table[grid.offsets[own], 1:] = _full_column_sums(self.columns[own, part], w[part], y[:, part])
 
         self.workers.run(task, len(jobs))
         # The products of zero and 1 with …: the first are the masses, because a table begins with zeros.
