@@ -239,6 +239,8 @@ class CpuRows:
         self._opening: Opening | None = None
         self._lines: dict[int, Floats] = {}
         self._tables: dict[int, Floats] = {}
+        self._rooms = [(np.empty(TILE, np.uint32), np.empty(TILE)) for _ in self._jobs]
+        self._additive: tuple[TermTable, AdditiveTerms | None] | None = None
 
     def _share(self, work: int) -> list[tuple[range, tuple[int, int]]]:
         """Share (blocks, features) among the threads: by blocks if there are enough, else by features."""
@@ -289,7 +291,7 @@ class CpuRows:
     def pair_products(self, feature: int, knot: float) -> Floats:
         """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C), one pass."""
         # Both hinges in one pass; x − t is their difference.
-        products = self._histogram(2, [(_pair_sums, feature, knot)])
+        products = self._histogram(2, [(_pair_sums, (feature, knot))])
         line, above = products
         np.subtract(above, line, out=line)
         line += knot * self.opening().sums
@@ -299,19 +301,19 @@ class CpuRows:
     def hinge_products(self, feature: int, knot: float) -> Floats:
         """Products of (x − t)₊ with every candidate: (1, C), one pass."""
         if feature not in self._lines or not self._is_crowded(feature, knot):
-            return self._histogram(1, [(_hinge_sums, self.columns[feature], knot, 1)])
+            return self._histogram(1, [(_hinge_sums, (self.columns[feature], knot, 1))])
         # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
-        found = self._histogram(1, [(_hinge_sums, self.columns[feature], knot, -1)])
+        found = self._histogram(1, [(_hinge_sums, (self.columns[feature], knot, -1))])
         found += self._lines[feature] - knot * self.opening().sums
         return found
 
     def products(self, terms: TermTable) -> Floats:
         """Products of interactions with every candidate: (M, C), one pass."""
-        passes: list[tuple[Any, ...]] = []
+        passes: list[tuple[Any, tuple[Any, ...]]] = []
         for m in range(len(terms)):
             values = np.empty(self.columns.shape[1])
             evaluate_term(self.columns, terms, m, values)
-            passes.append((_hinge_sums, values, 0.0, 1))
+            passes.append((_hinge_sums, (values, 0.0, 1)))
         return self._histogram(len(terms), passes)
 
     def _is_crowded(self, feature: int, knot: float) -> bool:
@@ -323,18 +325,18 @@ class CpuRows:
         opening = self.opening()
         return bool(2 * opening.mass[place] > opening.total)
 
-    def _histogram(self, count: int, passes: list[tuple[Any, ...]]) -> Floats:
-        """Run kernels over all blocks and turn their bins into products with every candidate: (count, C)."""
-        grid = self.grid
+    def _histogram(self, count: int, passes: list[tuple[Any, tuple[Any, ...]]]) -> Floats:
+        """Run kernels over all blocks and turn their bins into products with every candidate: (count, C).
+
+        passes : kernels, and what each is to sum
+        """
+        grid, jobs, tables = self.grid, self._jobs, self._empty_tables(count)
         size = count * grid.knots.size // len(passes)
-        tables = self._empty_tables(count)
-        jobs = self._jobs
 
         def task(k: int) -> None:
-            blocks, features = jobs[k]
-            room = np.empty(TILE, np.uint32), np.empty(TILE)
+            (blocks, features), room = jobs[k], self._rooms[k]
             for block in blocks:
-                for m, (kernel, *which) in enumerate(passes):
+                for m, (kernel, which) in enumerate(passes):
                     kernel(
                         self.columns, self.codes, grid.offsets, self.weights, self._blocks[block], features, *which,
                         *room, tables[block, m * size : (m + 1) * size],
@@ -366,9 +368,10 @@ class CpuRows:
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""
-        additive = AdditiveTerms.of(terms, self.grid) if terms.feature.size > 0 else None
-        if additive is not None:
-            return self._additive_residual(additive, intercept, coef)
+        if self._additive is None or self._additive[0] is not terms:  # a refit asks for the same terms twice
+            self._additive = terms, AdditiveTerms.of(terms, self.grid) if terms.feature.size > 0 else None
+        if self._additive[1] is not None:
+            return self._additive_residual(self._additive[1], intercept, coef)
         p, n = self.responses.shape
         dots = np.zeros((len(self._blocks), 2 + len(coef), p))
         parts = self.workers.split(len(self._blocks), work=n * len(coef) * p // 4)
