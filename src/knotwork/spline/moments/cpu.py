@@ -135,12 +135,19 @@ def _hinge_sums(columns, codes, offsets, w, rows, features, x, knot, sign, activ
             active[count] = i
             value[count] = b if unit else b * w[i]
             count += b > 0.0
-        for f in range(features[0], features[1]):
+        # Two features at a time, so that what is read of a row serves both; the first of an odd number is alone.
+        paired = features[0] + (features[1] - features[0]) % 2
+        for f in range(features[0], paired):
             base = np.uint32(offsets[f])
             for a in range(count):
-                i = active[a]
-                at = base + np.uint32(codes[f, i])
-                add_pair(table, np.uint64(at), value[a], value[a] * columns[f, i])
+                i, v = active[a], value[a]
+                add_pair(table, np.uint64(base + np.uint32(codes[f, i])), v, v * columns[f, i])
+        for f in range(paired, features[1], 2):
+            base, other = np.uint32(offsets[f]), np.uint32(offsets[f + 1])
+            for a in range(count):
+                i, v = active[a], value[a]
+                add_pair(table, np.uint64(base + np.uint32(codes[f, i])), v, v * columns[f, i])
+                add_pair(table, np.uint64(other + np.uint32(codes[f + 1, i])), v, v * columns[f + 1, i])
 
 
 @compiled
@@ -149,15 +156,17 @@ def suffix_products(tables, places, offsets, knots, out):  # type: ignore[no-unt
 
     tables : (blocks, sides × bins, ·) Σ v and Σ v·x at each of the places and behind it; out : (places × sides, bins)
     """
-    sides = len(out) // places.size
+    sides, one = len(out) // places.size, np.uint64(1)
     for s in range(len(out)):
-        base, first = s % sides * knots.size, places[s // sides]
+        base, first = np.uint64(s % sides * knots.size), np.uint64(places[s // sides])
         for f in range(offsets.size - 1):
             v, vx = 0.0, 0.0
-            for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
-                for block in range(len(tables)):
+            for k in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
+                i = np.uint64(k)
+                for b in range(len(tables)):
+                    block = np.uint64(b)
                     v += tables[block, base + i, first]
-                    vx += tables[block, base + i, first + 1]
+                    vx += tables[block, base + i, first + one]
                 out[s, i] = vx - knots[i] * v
 
 
