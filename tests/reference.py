@@ -54,6 +54,20 @@ def rss(basis: np.ndarray, y: np.ndarray) -> float:
     return float(np.sum((y - basis @ coefficients) ** 2))
 
 
+def triangular_factor(basis: np.ndarray) -> np.ndarray:
+    """Products of columns with the orthonormal columns that Gram and Schmidt make of them, one after the other."""
+    factor = np.zeros((basis.shape[1], basis.shape[1]))
+    orthonormal: list[np.ndarray] = []
+    for m, column in enumerate(basis.T):
+        rest = column.copy()
+        for k, q in enumerate(orthonormal):
+            factor[k, m] = q @ column
+            rest -= factor[k, m] * q
+        factor[m, m] = math.sqrt(rest @ rest)
+        orthonormal.append(rest / factor[m, m])
+    return factor
+
+
 def gcv(rss: float, n: float, terms: int, penalty: float) -> float:
     charge = terms + penalty * (terms - 1) / 2
     if penalty == -1:

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from knotwork.spline.fit import FitOptions, fit_spline
+from knotwork.spline.forward import _append_column
 from knotwork.spline.model import Linear
 from knotwork.spline.rules import FREE
-from tests.reference import Search, backward, gcv, rss
+from tests.reference import Search, backward, gcv, rss, triangular_factor
 
 
 @st.composite
@@ -101,3 +102,20 @@ def test_a_curve_of_one_feature_is_followed_to_its_end():
     curve = np.sin(1.7 * x) + 0.35 * x + 1.2 * np.exp(-4 * (x - 3.2) ** 2)
     spline = fit_spline(x[:, None], (curve + 0.18 * rng.normal(size=400))[:, None]).spline
     assert np.sqrt(np.mean((spline(x[:, None]) - curve) ** 2)) < 0.1
+
+
+def test_columns_join_the_factor_one_by_one_or_after_what_is_known_of_the_columns_before():
+    rng = np.random.default_rng(0)
+    basis, y = rng.normal(size=(30, 5)), rng.normal(size=(30, 2))
+    expected = triangular_factor(np.column_stack([basis, y]))
+    for late in (False, True):  # whether the product with the last column of the span comes apart
+        factor, projection = np.zeros((5, 5)), np.zeros((5, 2))
+        for m in range(5):
+            known = max(m - 1, 0) if late else m
+            q = expected[:known, m].copy()
+            norm = float(basis[:, m] @ basis[:, m] - q @ q)
+            dots = basis[:, m] @ y - q @ expected[:known, 5:]
+            along = float(expected[m - 1, m]) if known < m else 0.0
+            _append_column(factor, projection, m, q, norm, dots, along)
+        np.testing.assert_allclose(factor, expected[:5, :5], rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(projection, expected[:5, 5:], rtol=1e-12, atol=1e-12)

@@ -214,18 +214,17 @@ def reach(ordered: Floats, upto: Floats = NO_COUNTS) -> tuple[float, float]:
         counts = np.cumsum(np.diff(upto, prepend=0.0)[others]) if upto.size else upto
         least, most = _bulk(ordered[others], counts)
         low, high = min(low, least), max(high, most)
-    with np.errstate(over="ignore"):  # then there is no limit
-        return float(low - REACH * (high - low)), float(high + REACH * (high - low))
+    return low - REACH * (high - low), high + REACH * (high - low)  # no limit where that is beyond the floats
 
 
 def _bulk(ordered: Floats, upto: Floats) -> tuple[float, float]:
     total = float(upto[-1]) if upto.size else float(ordered.size)
     if total < MIN_OBSERVATIONS:
-        return ordered[0], ordered[-1]
+        return float(ordered[0]), float(ordered[-1])
     tail = max(TAIL * total, 1.0)
     if not upto.size:
-        return ordered[int(tail)], ordered[-1 - int(tail)]
+        return float(ordered[int(tail)]), float(ordered[-1 - int(tail)])
     # Counts are sums of floats.
     first = int(np.searchsorted(upto, tail + 1e-9 * total, side="right"))
     last = int(np.searchsorted(upto, total - tail - 1e-9 * total, side="left"))
-    return ordered[min(first, ordered.size - 1)], ordered[last]
+    return float(ordered[min(first, ordered.size - 1)]), float(ordered[last])

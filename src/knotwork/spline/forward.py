@@ -108,6 +108,25 @@ def _best_candidate(  # type: ignore[no-untyped-def]
     return best, best_drop
 
 
+@compiled
+def _append_column(factor, projection, column, q, norm, dots, along):  # type: ignore[no-untyped-def]
+    """Write a column of a triangular factor, and of the responses along it, given what is known of the column.
+
+    q : its products with the first columns of the span, all of them or all but the last
+    norm, dots : of its part orthogonal to those; along : its product with the last one, if that is not in q
+    """
+    for k in range(q.size):
+        factor[k, column] = q[k]
+    if q.size < column:
+        factor[column - 1, column] = along
+        norm -= along * along
+    root = math.sqrt(norm)
+    factor[column, column] = root
+    for k in range(dots.size):
+        dot = dots[k] - along * projection[column - 1, k] if q.size < column else dots[k]
+        projection[column, k] = dot / root
+
+
 class _Search:
     """The state of a forward pass: candidates outside the span of the model, and the model's terms so far.
 
@@ -161,24 +180,12 @@ class _Search:
 
     def best(self) -> Move | None:
         """Return the best next step, None if no candidate improves the fit."""
-        early = self.counter < self.rules.early_columns
-        collinear = self.rules.collinear_early if early else self.rules.collinear
-        room, table = self.max_terms - self.counter, self._table
-
-        def search(norms: Floats) -> tuple[int, float]:
-            found: tuple[int, float] = _best_candidate(
-                self.grid.offsets, norms, table.cross, table.dots, table.base, self._minimum,
-                1 + self.rules.bend_gain, collinear, self.rules.max_jump * self.last_drop, room, self._all_of_it,
-                self._drops,
-            )  # fmt: skip
-            return found
-
-        position, drop = search(table.norms)
-        spacing = self._spacing
+        table, spacing = self._table, self._spacing
+        position, drop = self._best_hinge(table.norms)
         close = spacing is not None and position >= 0 and bool(spacing.close[position])
         if spacing is not None and close and not spacing.pays(position, drop, self.rss, len(self.terms)):
             # Another one that is close may pay only if this one does: it explains less.
-            position, drop = search(np.where(spacing.close, -np.inf, table.norms))
+            position, drop = self._best_hinge(np.where(spacing.close, -np.inf, table.norms))
         best = Move(drop, self._terms_of(position), position) if position >= 0 else None
         if self._families is not None:
             child = self._families.best()
@@ -186,61 +193,61 @@ class _Search:
                 return child
         return best
 
+    def _best_hinge(self, norms: Floats) -> tuple[int, float]:
+        """Return the position of the best candidate and its RSS drop; norms of the candidates, −inf for none."""
+        rules, table = self.rules, self._table
+        found: tuple[int, float] = _best_candidate(
+            self.grid.offsets, norms, table.cross, table.dots, table.base, self._minimum, 1 + rules.bend_gain,
+            rules.collinear_early if self.counter < rules.early_columns else rules.collinear,
+            rules.max_jump * self.last_drop, self.max_terms - self.counter, self._all_of_it, self._drops,
+        )  # fmt: skip
+        return found
+
     def take(self, move: Move) -> None:
         """Add the terms of a step: one pass over the rows, and one over those of each parent, if a step may follow."""
         self.counter += 2 if self.rules.count_pairs else len(move.terms)
-        if move.parent is None:
-            columns, known, between = self._hinge_columns(move.position)
-        else:
+        hinges, is_pair = move.parent is None, move.parent is None and len(move.terms) == 2
+        columns: Sequence[Hinges]
+        if not hinges:
             assert self._families is not None
             # The two children of a knot have nothing in common.
-            columns, known, between = list(move.terms), self._families.known(move, self._columns), 0.0
+            columns, known, between = move.terms, self._families.known(move, self._columns), 0.0
+        elif is_pair:  # the feature itself, which is not in the span yet, and (x − t)₊
+            above, x = move.terms[0], int(self._own[move.position])
+            columns, between = [((above[0][0], 0.0, 0),), above], float(self.opening.cross[move.position])
+            known = [self._table.known(x), self._table.known(move.position)]
+        else:
+            columns, known, between = move.terms, [self._table.known(move.position)], 0.0
         if not self.is_full:
             # First, because where rows are read the products of the columns come from the same reading.
             self._advance(columns, move.terms)
-            if move.parent is None:
-                products = self._hinge_products(move.position, columns)
-            else:
-                products = self.rows.products(self._as_table(columns))
+            products = self._hinge_products(move) if hinges else self.rows.products(self._as_table(columns))
         self._extend(known, between)
-        if move.parent is None and len(move.terms) == 2:
-            self._mix_pair(float(self.grid.knots[move.position]))
-        if self._spacing is not None and move.parent is None:
+        if is_pair:
+            self._mix_pair(move.terms[0][0][1])
+        if self._spacing is not None and hinges:
             self._spacing.take(move.position)
         self.terms += move.terms
         self.rss, self.last_drop = max(self.rss - move.drop, 0.0), move.drop
         if not self.is_full:
             self._absorb(products)
 
-    def _is_free(self, position: int) -> bool:
-        """Whether the feature of a candidate is not in the span yet."""
-        f = self.grid.feature[position]
-        return bool(self._table.norms[self._own[position]] > self._minimum[f])
-
     def _terms_of(self, position: int) -> tuple[Hinges, ...]:
-        f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
-        if position == self._own[position]:
+        """Return the terms of a candidate: a feature itself, a pair of hinges, or one if its feature is in the span."""
+        f, own = int(self.grid.feature[position]), int(self._own[position])
+        if position == own:
             return (((f, 0.0, 0),),)
-        pair = ((f, knot, 1),), ((f, knot, -1),)
-        return pair if self._is_free(position) else pair[:1]
+        knot = float(self.grid.knots[position])
+        if self._table.norms[own] > self._minimum[f]:
+            return ((f, knot, 1),), ((f, knot, -1),)
+        return (((f, knot, 1),),)
 
-    def _hinge_columns(self, position: int) -> tuple[list[Hinges], list[Known], float]:
-        """Return what a candidate adds to the span, its feature if that is free and (x − t)₊.
-
-        With it what is known of these columns, and their product with each other.
-        """
-        f, knot, x = int(self.grid.feature[position]), float(self.grid.knots[position]), int(self._own[position])
-        columns: dict[int, Hinges] = {x: ((f, 0.0, 0),)} if self._is_free(position) else {}
-        if position != x:
-            columns[position] = ((f, knot, 1),)
-        return list(columns.values()), [self._table.known(at) for at in columns], float(self.opening.cross[position])
-
-    def _hinge_products(self, position: int, columns: Sequence[Hinges]) -> Floats:
-        """Products of those columns with all hinges: (k, C)."""
-        f, knot = int(self.grid.feature[position]), float(self.grid.knots[position])
-        if position == self._own[position]:
+    def _hinge_products(self, move: Move) -> Floats:
+        """Products of the columns of a hinge, or a pair, with all hinges: (k, C)."""
+        ((f, knot, sign),) = move.terms[0]
+        if sign == 0:
             return self.rows.line_products(f)[None]
-        return self.rows.pair_products(f, knot) if len(columns) == 2 else self.rows.hinge_products(f, knot)
+        return self.rows.pair_products(f, knot) if len(move.terms) == 2 else self.rows.hinge_products(f, knot)
 
     def _mix_pair(self, knot: float) -> None:
         """Write the terms (x − t)₊ and (t − x)₊ in the last two columns of the span, x and (x − t)₊."""
@@ -269,17 +276,13 @@ class _Search:
 
     def _extend(self, known: Sequence[Known], between: float) -> None:
         """Add one or two columns to the span, given what is known of their orthogonal parts and their product."""
-        factor, projection, root = self._factor, self._projection, 0.0
+        factor = self._factor
         for q, norm, dots in known:
-            m = self._columns
-            factor[: q.size, m] = q
+            m, along = self._columns, 0.0
             if q.size < m:  # what is known is from before the first column of the step
-                along = factor[m - 1, m] = float(between - np.dot(factor[: m - 1, m - 1], q)) / root
-                norm -= along * along
-                dots = dots - along * projection[m - 1]
-            factor[m, m] = root = math.sqrt(norm)
-            projection[m] = dots / root
-            self._columns += 1
+                along = float(between - np.dot(factor[: m - 1, m - 1], q)) / float(factor[m - 1, m - 1])
+            _append_column(factor, self._projection, m, q, norm, dots, along)
+            self._columns = m + 1
 
     def _advance(self, columns: Sequence[Hinges], terms: Sequence[Hinges]) -> None:
         """Sum what interactions need of new columns, and of the terms they are for."""

@@ -37,13 +37,10 @@ class Spacing:
 
     def take(self, position: int) -> None:
         """Take a candidate, the feature itself or a knot of it, into the model."""
-        feature = self._grid.feature[position]
-        first, last = self._grid.offsets[feature] + 1, self._grid.offsets[feature + 1]
-        if position < first:
-            return
+        grid = self._grid
         _mark(
-            self._place, self._next, first, last, position, self._rules.distance, not self._rules.neighbours,
-            self.close, self.never,
+            grid.offsets, grid.feature, self._place, self._next, position, self._rules.distance,
+            not self._rules.neighbours, self.close, self.never,
         )  # fmt: skip
 
     def pays(self, position: int, drop: float, rss: float, terms: int) -> bool:
@@ -55,11 +52,14 @@ class Spacing:
 
 
 @compiled
-def _mark(place, joined, first, last, position, distance, apart, close, never):  # type: ignore[no-untyped-def]
-    """Mark the knots of a feature, from ``first`` to ``last``, that are close to the one at a position.
+def _mark(offsets, feature, place, joined, position, distance, apart, close, never):  # type: ignore[no-untyped-def]
+    """Mark the knots of a feature that are close to the one at a position; a feature itself has none close to it.
 
     joined : which knots have the next one at the next value; apart : whether such neighbours are never taken
     """
+    first, last = offsets[feature[position]] + 1, offsets[feature[position] + 1]
+    if position < first:
+        return
     for i in range(first, last):
         near = (i == position + 1 and joined[position]) or (i == position - 1 and joined[i])
         close[i] |= near or abs(place[i] - place[position]) < distance

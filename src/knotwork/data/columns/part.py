@@ -109,8 +109,9 @@ def _is_two_valued(column: Floats) -> bool:
     """Whether a column has zeros and ones and nothing else: most others are told by their first rows."""
     if column[0] != 0 and column[0] != 1:
         return False
-    for rows in (column[:FIRST_ROWS], column):
-        ones = np.count_nonzero(rows == 1)
-        if ones + np.count_nonzero(rows == 0) < len(rows):
+    for part in (column[:FIRST_ROWS], column):
+        values = np.ascontiguousarray(part)  # from a row-major table, which is slow to read, once
+        filled = int(np.count_nonzero(values))
+        if np.count_nonzero(values == 1) < filled:
             return False
-    return bool(0 < ones < len(column))
+    return 0 < filled < len(column)

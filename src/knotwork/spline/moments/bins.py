@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -80,13 +81,14 @@ class Cells:
         >>> Cells.of(np.arange(256.0)).shared, Cells.of(np.exp(np.arange(256.0)))
         (1, None)
         """
-        if knots.size < 2 or not np.isfinite(factor := (CELLS - 1) / (knots[-1] - knots[0])):
+        if knots.size < 2:
             return None
-        start = np.zeros(CELLS, np.uint32)
-        shared = _count_cells(knots, knots[0], factor, start)
-        if shared > MAX_SHARED:
+        low, start, ended = float(knots[0]), np.zeros(CELLS, np.uint32), np.empty(knots.size + 1)
+        factor = float((CELLS - 1) / (knots[-1] - knots[0]))
+        if not math.isfinite(factor) or (shared := _count_cells(knots, low, factor, start)) > MAX_SHARED:
             return None
-        return cls(np.append(knots, np.inf), float(knots[0]), float(factor), start, shared)
+        ended[:-1], ended[-1] = knots, np.inf
+        return cls(ended, low, factor, start, shared)
 
 
 @compiled

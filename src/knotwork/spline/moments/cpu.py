@@ -120,12 +120,19 @@ def _hinge_sums(columns, codes, offsets, w, rows, features, x, knot, sign, activ
             active[count] = i
             value[count] = b if unit else b * w[i]
             count += b > 0.0
-        for f in range(features[0], features[1]):
+        # Two features at a time, so that what is read of a row serves both; the first of an odd number is alone.
+        paired = features[0] + (features[1] - features[0]) % 2
+        for f in range(features[0], paired):
             base = np.uint32(offsets[f])
             for a in range(count):
-                i = active[a]
-                at = base + np.uint32(codes[f, i])
-                add_pair(table, np.uint64(at), value[a], value[a] * columns[f, i])
+                i, v = active[a], value[a]
+                add_pair(table, np.uint64(base + np.uint32(codes[f, i])), v, v * columns[f, i])
+        for f in range(paired, features[1], 2):
+            base, other = np.uint32(offsets[f]), np.uint32(offsets[f + 1])
+            for a in range(count):
+                i, v = active[a], value[a]
+                add_pair(table, np.uint64(base + np.uint32(codes[f, i])), v, v * columns[f, i])
+                add_pair(table, np.uint64(other + np.uint32(codes[f + 1, i])), v, v * columns[f + 1, i])
 
 
 @compiled
@@ -134,15 +141,17 @@ def suffix_products(tables, places, offsets, knots, out):  # type: ignore[no-unt
 
     tables : (blocks, sides × bins, ·) Σ v and Σ v·x at each of the places and behind it; out : (places × sides, bins)
     """
-    sides = len(out) // places.size
+    sides, one = len(out) // places.size, np.uint64(1)
     for s in range(len(out)):
-        base, first = s % sides * knots.size, places[s // sides]
+        base, first = np.uint64(s % sides * knots.size), np.uint64(places[s // sides])
         for f in range(offsets.size - 1):
             v, vx = 0.0, 0.0
-            for i in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
-                for block in range(len(tables)):
+            for k in range(offsets[f + 1] - 1, offsets[f] - 1, -1):
+                i = np.uint64(k)
+                for b in range(len(tables)):
+                    block = np.uint64(b)
                     v += tables[block, base + i, first]
-                    vx += tables[block, base + i, first + 1]
+                    vx += tables[block, base + i, first + one]
                 out[s, i] = vx - knots[i] * v
 
 
@@ -224,6 +233,8 @@ class CpuRows:
         self._opening: Opening | None = None
         self._lines: dict[int, Floats] = {}
         self._tables: dict[int, Floats] = {}
+        self._rooms = [(np.empty(TILE, np.uint32), np.empty(TILE)) for _ in self._jobs]
+        self._additive: tuple[TermTable, AdditiveTerms | None] | None = None
 
     def _share(self, work: int) -> list[tuple[range, tuple[int, int]]]:
         """Share (blocks, features) among the threads: by blocks if there are enough, else by features."""
@@ -276,7 +287,7 @@ class CpuRows:
     def pair_products(self, feature: int, knot: float) -> Floats:
         """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C), one pass."""
         # Both hinges in one pass; x − t is their difference.
-        products = self._histogram(2, [(_pair_sums, feature, knot)])
+        products = self._histogram(2, [(_pair_sums, (feature, knot))])
         line, above = products
         np.subtract(above, line, out=line)
         line += knot * self.opening().sums
@@ -286,19 +297,19 @@ class CpuRows:
     def hinge_products(self, feature: int, knot: float) -> Floats:
         """Products of (x − t)₊ with every candidate: (1, C), one pass."""
         if feature not in self._lines or not self._is_crowded(feature, knot):
-            return self._histogram(1, [(_hinge_sums, self.columns[feature], knot, 1)])
+            return self._histogram(1, [(_hinge_sums, (self.columns[feature], knot, 1))])
         # The side with fewer rows is the cheaper pass: (x − t)₊ = (t − x)₊ + x − t.
-        found = self._histogram(1, [(_hinge_sums, self.columns[feature], knot, -1)])
+        found = self._histogram(1, [(_hinge_sums, (self.columns[feature], knot, -1))])
         found += self._lines[feature] - knot * self.opening().sums
         return found
 
     def products(self, terms: TermTable) -> Floats:
         """Products of interactions with every candidate: (M, C), one pass."""
-        passes: list[tuple[Any, ...]] = []
+        passes: list[tuple[Any, tuple[Any, ...]]] = []
         for m in range(len(terms)):
             values = np.empty(self.columns.shape[1])
             evaluate_term(self.columns, terms, m, values)
-            passes.append((_hinge_sums, values, 0.0, 1))
+            passes.append((_hinge_sums, (values, 0.0, 1)))
         return self._histogram(len(terms), passes)
 
     def _is_crowded(self, feature: int, knot: float) -> bool:
@@ -310,18 +321,18 @@ class CpuRows:
         opening = self.opening()
         return bool(2 * opening.mass[place] > opening.total)
 
-    def _histogram(self, count: int, passes: list[tuple[Any, ...]]) -> Floats:
-        """Run kernels over all blocks and turn their bins into products with every candidate: (count, C)."""
-        grid = self.grid
+    def _histogram(self, count: int, passes: list[tuple[Any, tuple[Any, ...]]]) -> Floats:
+        """Run kernels over all blocks and turn their bins into products with every candidate: (count, C).
+
+        passes : kernels, and what each is to sum
+        """
+        grid, jobs, tables = self.grid, self._jobs, self._empty_tables(count)
         size = count * grid.knots.size // len(passes)
-        tables = self._empty_tables(count)
-        jobs = self._jobs
 
         def task(k: int) -> None:
-            blocks, features = jobs[k]
-            room = np.empty(TILE, np.uint32), np.empty(TILE)
+            (blocks, features), room = jobs[k], self._rooms[k]
             for block in blocks:
-                for m, (kernel, *which) in enumerate(passes):
+                for m, (kernel, which) in enumerate(passes):
                     kernel(
                         self.columns, self.codes, grid.offsets, self.weights, self._blocks[block], features, *which,
                         *room, tables[block, m * size : (m + 1) * size],
@@ -353,9 +364,10 @@ class CpuRows:
 
     def residual(self, terms: TermTable, intercept: Floats, coef: Floats) -> Residual:
         """Sum the residual of a linear combination of terms: intercept (p,), coef (M, p); one pass."""
-        additive = AdditiveTerms.of(terms, self.grid) if terms.feature.size > 0 else None
-        if additive is not None:
-            return self._additive_residual(additive, intercept, coef)
+        if self._additive is None or self._additive[0] is not terms:  # a refit asks for the same terms twice
+            self._additive = terms, AdditiveTerms.of(terms, self.grid) if terms.feature.size > 0 else None
+        if self._additive[1] is not None:
+            return self._additive_residual(self._additive[1], intercept, coef)
         p, n = self.responses.shape
         dots = np.zeros((len(self._blocks), 2 + len(coef), p))
         parts = self.workers.split(len(self._blocks), work=n * len(coef) * p // 4)

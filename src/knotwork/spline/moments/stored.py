@@ -195,21 +195,21 @@ class StoredRows:
         """Products of additive terms with each other and the responses as they are."""
         places = [self._edges[f] if sign == 0 else self._position(f, knot) for ((f, knot, sign),) in terms.entries()]
         lines = [self._edges[f] for f in terms.feature.tolist()]
-        used = sorted({*places, *(line for line, sign in zip(lines, terms.sign, strict=True) if sign < 0)})
-        at = {position: 1 + k for k, position in enumerate(used)}
+        signs, knots = terms.sign.tolist(), terms.knot.tolist()
+        positions = sorted({*places, *(line for line, sign in zip(lines, signs, strict=True) if sign < 0)})
+        at, used = {position: 1 + k for k, position in enumerate(positions)}, np.array(positions, np.int64)
         # The terms in 1 and the candidates: (t − x)₊ = (x − t)₊ + t − x.
-        mix = np.zeros((1 + len(terms), 1 + len(used)))
+        mix = np.zeros((1 + len(terms), 1 + used.size))
         mix[0, 0] = 1.0
-        for m, (place, line, knot, sign) in enumerate(zip(places, lines, terms.knot, terms.sign, strict=True)):
+        for m, (place, line, knot, sign) in enumerate(zip(places, lines, knots, signs, strict=True)):
             mix[1 + m, at[place]] = 1.0
             if sign < 0:
                 mix[1 + m, 0], mix[1 + m, at[line]] = knot, -1.0
-        gram = np.zeros((1 + len(used), 1 + len(used)))
+        gram = np.zeros((1 + used.size, 1 + used.size))
         for factor, products in zip(self._factors, self._products, strict=True):
-            _add_between(products, self.grid.offsets, self.grid.feature, np.array(used, np.int64), factor, gram)
+            _add_between(products, self.grid.offsets, self.grid.feature, used, factor, gram)
         own, ends = np.empty(self._edges[-1]), np.searchsorted(used, self._edges).tolist()
-        for position, k in at.items():
-            feature = int(self.grid.feature[position])
+        for (position, k), feature in zip(at.items(), self.grid.feature[used].tolist(), strict=True):
             own_products(self._raw, self.grid, feature, position - self._edges[feature], own)
             first, last = ends[feature : feature + 2]
             gram[k, 1 + first : 1 + last] = own[used[first:last]]

@@ -82,8 +82,7 @@ class TableRows:
 
     def pair_products(self, feature: int, knot: float) -> Floats:
         """Products of a feature x itself and of (x − t)₊ with every candidate: (2, C), from tables or by one pass."""
-        place = self._place(feature, knot)
-        if place < 0 or not self._has_table(feature):
+        if not self._has_table(feature) or (place := self._place(feature, knot)) < 0:
             return self._rows.pair_products(feature, knot)
         out = np.empty((2, self._edges[-1]))
         self._look_up(feature, 0, out[0])
@@ -92,8 +91,7 @@ class TableRows:
 
     def hinge_products(self, feature: int, knot: float) -> Floats:
         """Products of (x − t)₊ with every candidate: (1, C), from tables or by one pass."""
-        place = self._place(feature, knot)
-        if place < 0 or not self._has_table(feature):
+        if not self._has_table(feature) or (place := self._place(feature, knot)) < 0:
             return self._rows.hinge_products(feature, knot)
         out = np.empty((1, self._edges[-1]))
         self._look_up(feature, place, out[0])
