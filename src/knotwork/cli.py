@@ -81,10 +81,14 @@ def _close_output() -> None:
 
 @contextmanager
 def plain_warnings() -> Iterator[None]:
-    """Show warnings as a sentence on stderr, without the line of our code that gave them."""
+    """Show each warning once, as a sentence on stderr, without the line of our code that gave it."""
+    said: set[str] = set()
 
     def show(message: Warning | str, *_: Any, **__: Any) -> None:
-        print(f"note: {printable(message)}", file=sys.stderr)
+        sentence = printable(message)
+        if sentence not in said:
+            said.add(sentence)
+            print(f"note: {sentence}", file=sys.stderr)
 
     shown = warnings.showwarning
     warnings.showwarning = show

@@ -58,7 +58,7 @@ def test_onnx_takes_the_columns_of_the_file(knotwork, knotwork_json, frame, mode
 def test_refusals_leave_nothing_behind(knotwork, refused, spline_model, tmp_path):
     out = tmp_path / "model.onnx"
     assert "pass --format onnx or torch" in refused("export", spline_model, "--out", tmp_path / "model.bin")
-    assert "is not; check the path" in refused("export", tmp_path, "--out", out)
+    assert "has none; check the path" in refused("export", tmp_path, "--out", out)
     assert "a .pt2 takes features" in refused(
         "export", spline_model, "--out", tmp_path / "m.pt2", "--inputs", "columns"
     )

@@ -85,7 +85,7 @@ def test_a_network(knotwork_json, knotwork, data, tmp_path):
     assert read_chain(kw.load(tmp_path / "net").network_).widths == (8 * 16, 8 * 8)
     again = knotwork(*arguments).stdout
     assert "8 members of 16 × 8 units each, 2 epochs" in again
-    assert "the spline it starts from" in again
+    assert "the mean of the splines they start from" in again
 
 
 def test_without_held_out_rows(knotwork_json, data):
@@ -538,6 +538,6 @@ def test_what_a_file_in_parts_does_not_have(refused, tmp_path):
 def test_a_report_says_that_it_does_not_know_the_response(knotwork, data, tmp_path):
     knotwork("fit", data / "comma.csv", "--target", "y", "--exclude", "width", "--out", tmp_path / "model")
     unknown = knotwork("report", tmp_path / "model", data / "comma.csv", "--out", tmp_path / "a.html")
-    assert "the response could be any of 'width', 'y'; pass --target" in unknown.stderr
+    assert "any of 'width', 'y' could be the target; pass --target" in unknown.stderr
     known = knotwork("report", tmp_path / "model", data / "comma.csv", "--target", "y", "--out", tmp_path / "b.html")
-    assert "response" not in known.stderr
+    assert "target" not in known.stderr

@@ -113,7 +113,7 @@ def test_refusals(refused, spline_model, data, frame, tmp_path):
     assert "no column 'width' (did you mean 'Widht'?), 'Art'" in sentence
     frame.assign(width=frame["width"].astype(str).where(frame.index != 4, "wide")).to_csv(new, index=False)
     assert "column 'width' must hold numbers, line 6 of" in refused("predict", spline_model, new)
-    assert "is not; check the path" in refused("predict", tmp_path, new)
+    assert "has none; check the path" in refused("predict", tmp_path, new)
     assert ".csv or .parquet" in refused("predict", spline_model, new, "--out", tmp_path / "p.xlsx")
     assert "the folder of the output must exist" in refused(
         "predict", spline_model, new, "--out", tmp_path / "no" / "p.csv"

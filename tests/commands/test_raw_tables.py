@@ -88,6 +88,9 @@ def test_dates_of_the_wrong_kind_are_named(refused, knotwork, table, tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     knotwork("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m")
     table.assign(sold="tomorrow").to_csv(tmp_path / "new.csv", index=False)
-    assert "column 'sold' held dates in training" in refused("predict", tmp_path / "m", tmp_path / "new.csv")
+    message = refused("predict", tmp_path / "m", tmp_path / "new.csv")
+    assert "column 'sold' held dates in training and now holds text; convert it to dates, or write them as" in message
+    message = refused("predict", tmp_path / "gone", tmp_path / "new.csv")
+    assert "gone does not exist; check the path" in message
     table.assign(sold=table["sold"].dt.strftime("%d.%m.%Y")).to_csv(tmp_path / "t.csv", index=False)
     assert "ISO 8601" in refused("fit", tmp_path / "t.csv", "--target", "y")

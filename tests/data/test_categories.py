@@ -243,7 +243,7 @@ def test_numbers_as_text_are_read_as_numbers_and_said():
     # Codes stay categories: with a zero in front, or a few whole numbers.
     assert learn_encoder(pd.DataFrame({"zip": ["0123", "4567"]})).feature_names == ("zip=0123", "zip=4567")
     assert learn_encoder(pd.DataFrame({"kind": ["1", "2", "10"]})).feature_names == ("kind=1", "kind=10", "kind=2")
-    with pytest.raises(DataError, match="column 'b' held numbers in training and now holds String"):
+    with pytest.raises(DataError, match="column 'b' held numbers in training and now holds text"):
         encoder.encode(pd.DataFrame({"a": [1.0], "b": ["one"]}))
 
 

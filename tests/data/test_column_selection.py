@@ -84,7 +84,7 @@ def test_columns_that_tell_nothing_are_left_out_with_the_reason():
         ({"x": X}, {"exclude": ["x"], "include": ["x"]}, "either included or excluded"),
         ({"x": X}, {"exclude": ["x"]}, "needs a column other than the target, .*'x': excluded"),
         ({}, {}, "only the target"),
-        ({"when": "date", "x": X}, {}, "ISO 8601.*, column 'when' of t.csv holds other.*--exclude when"),
+        ({"when": "date", "x": X}, {}, "ISO 8601.*, column 'when' of t.csv holds other notations.*--exclude when"),
         ({"big": "text", "x": X}, {"include": ["big"]}, "must have few different values"),
     ],
 )

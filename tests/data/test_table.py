@@ -84,7 +84,7 @@ def test_what_cannot_be_encoded_is_named(frame, message):
 
 def test_a_column_that_changes_its_kind_is_named():
     encoder = learn_encoder(pd.DataFrame({"a": [1.0, 2.0], "b": [1, 2]}))
-    with pytest.raises(DataError, match="column 'b' held numbers in training and now holds String"):
+    with pytest.raises(DataError, match="column 'b' held numbers in training and now holds text"):
         encoder.encode(pd.DataFrame({"a": [1.0], "b": ["one"]}))
 
 

@@ -183,7 +183,10 @@ def print_report(report: dict[str, Any]) -> None:
     for part, words in (("test", "held-out rows"), ("train", "training rows")):
         if part in report["error"]:
             line("error", f"{_error_words(report['error'][part], model.get('loss'))} on {rows[part]} {words}")
-    start = "the spline it starts from:" if "network" in model else ""
+    start = ""
+    if "network" in model:
+        several = model["network"]["members"] > 1
+        start = "the mean of the splines they start from:" if several else "the spline it starts from:"
     line("formula", f"{start} h(u) = max(0, u)".strip())
     for label, formula in model["formulas"].items():
         shown = _beginning(formula) if "network" in model else formula

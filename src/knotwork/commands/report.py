@@ -73,7 +73,8 @@ def split_table(
         target = others[0]
     elif target is None and others:
         typer.echo(
-            f"knotwork: the report will show no errors: the response could be any of {listing(others)}; pass --target",
+            f"knotwork: the report cannot measure the model's errors, any of {listing(others)} could be the target; "
+            f"pass --target",
             err=True,
         )
     if target is not None and target not in others:

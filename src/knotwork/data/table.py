@@ -140,8 +140,8 @@ class TableEncoder:
         if filled:
             warn(
                 f"columns that had no missing values in training have some now ({listing(filled)}): missing numbers "
-                f"count as the column's mean in training, missing dates and ordered categories as its median, other "
-                f"categories as none that training saw",
+                f"count as the training rows' mean, missing dates and ordered categories as their median, and missing "
+                f"text as an unknown category",
                 MissingWarning,
             )
         return matrix

@@ -153,9 +153,8 @@ def _stamp(status: os.stat_result) -> tuple[int, int, int]:
 def _open_document(folder: Path) -> BinaryIO:
     path = folder / DOCUMENT
     if not path.is_file():
-        raise DataError(
-            f"a saved model is a folder with {DOCUMENT} in it, {folder} is not; check the path given to save"
-        )
+        found = "has none" if folder.exists() else "does not exist"
+        raise DataError(f"a saved model is a folder with {DOCUMENT} in it, {folder} {found}; check the path")
     return path.open("rb")
 
 

@@ -13,7 +13,7 @@ import narwhals as nw
 import numpy as np
 
 from knotwork.arrays import Floats
-from knotwork.data.columns.series import texts
+from knotwork.data.columns.series import texts, what_it_holds
 from knotwork.data.columns.wording import is_gap_word
 from knotwork.errors import DataError
 
@@ -54,7 +54,10 @@ def moments(column: nw.Series[Any], name: str, zone: str | None = None) -> Momen
             values = np.full(len(levels) + 1, np.nan)  # the last is a gap's
             values[known] = found.values
             return Moments(values[codes], found.zone)
-    raise DataError(f"column {name!r} held dates in training and now holds {column.dtype}; convert it to dates first")
+    raise DataError(
+        f"column {name!r} held dates in training and now holds {what_it_holds(column)}; convert it to dates, or write "
+        f"them as 2024-12-31"
+    )
 
 
 def zoned_dates(column: nw.Series[Any]) -> Moments | None:
@@ -108,7 +111,7 @@ def lengths(column: nw.Series[Any], name: str) -> Floats:
         if None not in found:
             return np.array([*found, np.nan], dtype=np.float64)[codes]
     raise DataError(
-        f"column {name!r} held durations or times in training and now holds {column.dtype}; convert it first"
+        f"column {name!r} held durations or times in training and now holds {what_it_holds(column)}; convert it first"
     )
 
 

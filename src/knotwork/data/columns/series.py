@@ -41,10 +41,15 @@ def floats(values: Any, name: str) -> Floats:
     except Warning:  # made an error by whoever filters warnings
         raise
     except Exception:  # each library has its own error for what it cannot convert
-        kind = "text" if isinstance(values, np.ndarray) else values.dtype
+        kind = "text" if isinstance(values, np.ndarray) else what_it_holds(values)
         raise DataError(
             f"column {name!r} held numbers in training and now holds {kind}; convert it to numbers first"
         ) from None
+
+
+def what_it_holds(values: nw.Series[Any]) -> str:
+    """Name a column's type in a user's words; one that has none goes by its own name."""
+    return "text" if values.dtype == nw.String else str(values.dtype)
 
 
 def _of_objects(values: NDArray[Any], name: str) -> Floats:
