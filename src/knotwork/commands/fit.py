@@ -184,6 +184,7 @@ def _fit_in_parts(
     import knotwork as kw
     from knotwork.commands.fit_parts import FIRST_ROWS, Side, errors_of, first_rows, require_plain_options
     from knotwork.commands.fit_report import describe
+    from knotwork.commands.rows import dropped_note
     from knotwork.data.column_selection import choose_columns
     from knotwork.data.files import is_parquet, open_parquet
 
@@ -206,8 +207,9 @@ def _fit_in_parts(
     found = {"train": train} | ({"test": errors_of(estimator, sides[1], chosen, train)} if test_size else {})
     counts = {"read": rows, "train": train["rows"], "test": found.get("test", {}).get("rows", 0)}
     notes = [f"read in parts; columns and task were chosen by the first {min(rows, FIRST_ROWS)} rows"]
-    if counts["train"] + counts["test"] < rows:
-        notes.append(f"{rows - counts['train'] - counts['test']} of {rows} rows have no {target!r} and were dropped")
+    dropped = rows - counts["train"] - counts["test"]
+    if dropped:
+        notes.append(dropped_note(dropped, rows, target))
     if out is not None:
         kw.save(estimator, out, overwrite=force)
     return {

@@ -50,7 +50,7 @@ def choose_rows(
     notes = []
     kept = ~table.missing(target)
     if not kept.all():
-        notes.append(f"{table.rows - kept.sum()} of {table.rows} rows have no {target!r} and were dropped")
+        notes.append(dropped_note(int(table.rows - kept.sum()), table.rows, target))
     for name in (target, *column_selection.features):
         values = table.columns[name]
         if isinstance(values, np.ndarray):
@@ -91,6 +91,16 @@ def choose_rows(
         notes.append("too few different rows to hold any out: the error is that of the training rows")
         return Rows(rows, rows[:0], tuple(notes), codes)
     return Rows(rows[~held], rows[held], tuple(notes), None if codes is None else codes[~held])
+
+
+def dropped_note(dropped: int, rows: int, target: str) -> str:
+    """Say how many rows were dropped for want of a target.
+
+    >>> dropped_note(1, 300, "y"), dropped_note(12, 300, "y")
+    ("1 of 300 rows has no 'y' and was dropped", "12 of 300 rows have no 'y' and were dropped")
+    """
+    verbs = ("has", "was") if dropped == 1 else ("have", "were")
+    return f"{dropped} of {rows} rows {verbs[0]} no {target!r} and {verbs[1]} dropped"
 
 
 def _codes(table: Table, name: str, rows: NDArray[np.intp], option: str) -> NDArray[np.float64]:

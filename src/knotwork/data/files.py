@@ -150,6 +150,11 @@ def is_parquet(path: Path) -> bool:
     return magic == b"PAR1"
 
 
+def column_names(path: Path) -> tuple[str, ...]:
+    """Return the names of a file's columns, in order."""
+    return tuple(open_parquet(path, ())[0].schema_arrow.names) if is_parquet(path) else read_dialect(path).names
+
+
 def _read_csv(
     path: Path,
     as_text: Sequence[str],
