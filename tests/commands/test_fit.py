@@ -112,6 +112,23 @@ def test_an_identifier_is_left_out_and_can_be_forced_in(knotwork_json, knotwork,
     assert "row no" in report["columns"]["used"]
 
 
+@pytest.mark.filterwarnings("ignore:column .town. was left out")
+def test_what_the_fit_leaves_out_is_no_feature(knotwork, knotwork_json, write, frame):
+    """Categories without an effect turn out in the fit only: named once, and with its reason."""
+    towns = np.random.default_rng(3).choice([f"t{k}" for k in range(60)], 300)
+    path = write(frame.assign(town=towns, one="x"))
+    reason = "categories whose responses differ no more than by chance"
+    report = knotwork_json("fit", path, "--target", "y")
+    assert report["columns"]["used"] == ["Länge, cm", "width", "Art", "flag"]
+    assert list(report["columns"]["left_out"]) == ["one", "town"]
+    assert report["columns"]["left_out"]["town"].endswith(reason)
+    assert not any("town" in note for note in report["model"]["encoding"])
+    text = knotwork("fit", path, "--target", "y").stdout
+    assert "300 rows, 7 columns" in text
+    assert "\nfeatures Länge, cm, width, Art, flag\nleft out one: is 'x' in every row\nleft out town: has " in text
+    assert text.count("town") == text.count(reason) == 1
+
+
 def test_rows_without_a_target_are_dropped_with_their_count(knotwork_json, write, frame):
     path = write(frame.assign(y=frame["y"].mask(frame.index < 12)))
     report = knotwork_json("fit", path, "--target", "y")

@@ -105,7 +105,7 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Fit a spline, or a network that starts from one, to a table."""
-    from knotwork.commands.fit_report import describe, errors, print_report
+    from knotwork.commands.fit_report import column_uses, describe, errors, print_report
     from knotwork.commands.rows import choose_rows
     from knotwork.data.column_selection import choose_columns
     from knotwork.data.files import read_file
@@ -153,7 +153,7 @@ def fit(
         "target": target,
         "task": chosen,
         "task_because": why,
-        "columns": {"used": list(column_selection.features), "left_out": column_selection.left_out},
+        "columns": {},  # the fit may leave out some more
         "notes": list(rows.notes),
     }
     del table  # the fit may need the memory
@@ -161,6 +161,7 @@ def fit(
     start = perf_counter()
     _fit(estimator, X_train, y_train, rows.groups if widths is not None else None)
     report["seconds"] = perf_counter() - start
+    report["columns"] = column_uses(estimator, column_selection)
     report["error"] = {"train": errors(estimator, X_train, y_train, y_train, chosen)}
     if len(y_test):
         report["error"]["test"] = errors(estimator, X_test, y_test, y_train, chosen)
@@ -183,7 +184,7 @@ def _fit_in_parts(
     """Fit a Parquet file in parts and return the report."""
     import knotwork as kw
     from knotwork.commands.fit_parts import FIRST_ROWS, Side, errors_of, first_rows, require_plain_options
-    from knotwork.commands.fit_report import describe
+    from knotwork.commands.fit_report import column_uses, describe
     from knotwork.commands.rows import dropped_note
     from knotwork.data.column_selection import choose_columns
     from knotwork.data.files import is_parquet, open_parquet
@@ -219,7 +220,7 @@ def _fit_in_parts(
         "target": target,
         "task": chosen,
         "task_because": why,
-        "columns": {"used": list(selection.features), "left_out": selection.left_out},
+        "columns": column_uses(estimator, selection),
         "notes": notes,
         "seconds": seconds,
         "error": {

@@ -87,7 +87,8 @@ def split_table(
 def _response(target: str | None, columns: Collection[str], others: Sequence[str]) -> tuple[str | None, list[str]]:
     """Return the response, by default the one column that the model does not use.
 
-    A note says what it could be if there are several."""
+    A note says what it could be if there are several.
+    """
     from knotwork.data.columns.series import listing
 
     if target in columns:
