@@ -229,6 +229,19 @@ def test_the_nearest_name_is_suggested(refused, data):
     assert "'länge, mm' (did you mean 'Länge, cm'?)" in sentence
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "parts"])
+def test_names_are_checked_before_columns(refused, frame, tmp_path, kind):
+    """A misspelt name hides behind no column that cannot be read; all of them are in one sentence."""
+    path = tmp_path / f"t.{'csv' if kind == 'csv' else 'parquet'}"
+    odd = frame.assign(price="$ 10.50", when="31.01.2024")
+    odd.to_csv(path, index=False) if kind == "csv" else odd.to_parquet(path)
+    arguments = ("fit", path, *(["--in-parts"] if kind == "parts" else []))
+    for option in ("--exclude", "--include", "--category", "--groups", "--time"):
+        sentence = refused(*arguments, "--target", "Flag", option, "widht")
+        assert f"{path} has no column 'Flag' (did you mean 'flag'?), 'widht' (did you mean 'width'?); its" in sentence
+    assert "no column 'zebra'; its" in refused(*arguments, "--target", "zebra", "--include", "zebra")
+
+
 @pytest.mark.parametrize(
     ("target", "because"),
     [

@@ -108,7 +108,8 @@ def fit(
     from knotwork.commands.fit_report import column_uses, describe, errors, print_report
     from knotwork.commands.rows import choose_rows
     from knotwork.data.column_selection import choose_columns
-    from knotwork.data.files import read_file
+    from knotwork.data.files import column_names, read_file
+    from knotwork.data.names import require_columns
 
     widths = _widths(hidden)
     options = _options(widths, max_terms, max_degree, epochs, seed, quiet=as_json)
@@ -121,6 +122,9 @@ def fit(
         raise DataError("rows are held out by --groups or by --time, got both; name one column")
     from knotwork.commands.fit_parts import is_large
 
+    # A misspelt name is said before the file is read, and before what is wrong with other columns.
+    asked = [target, *(exclude or ()), *(include or ()), *(category or ()), groups, time]
+    require_columns([name for name in asked if name is not None], column_names(data), data)
     skip = [name for name in exclude or () if name not in (groups, time)]
     if in_parts or is_large(data, memory_limit << 20):
         given: dict[str, Any] = {"--groups": groups, "--time": time, "--category": category, "--na": na}
