@@ -187,6 +187,36 @@ def test_words_for_missing_values(knotwork, knotwork_json, refused, write, frame
     assert page.stat().st_size > 1000
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "parts"])
+def test_all_columns_that_cannot_be_used_are_named_together(knotwork, frame, tmp_path, kind):
+    """Text among numbers, dates in words, infinities, lists: a line each, in the file's order; then the fit works."""
+    path = tmp_path / f"t.{'csv' if kind == 'csv' else 'parquet'}"
+    odd = frame.assign(a=frame["width"].mask(frame.index == 7, -np.inf))
+    if kind == "csv":
+        odd = odd.assign(b="31.01.2024", c=frame["width"].astype(object).mask(frame.index == 9, "k.A."))
+        odd.to_csv(path, index=False)
+        expected = {"a": "has -inf in data row 8", "b": "ISO 8601", "c": f"line 11 of {path} has 'k.A.'; correct it"}
+    else:
+        odd = odd.assign(b=pd.to_timedelta(frame.index, unit="s"), c=[[1]] * 300)
+        odd.to_parquet(path)
+        expected = {"a": "has -inf in data row 8", "b": "holds other notations or durations", "c": "holds list"}
+    arguments = ("fit", path, "--target", "y", *(["--in-parts"] if kind == "parts" else []))
+    lines = knotwork(*arguments, code=2).stderr.splitlines()
+    assert all(line.startswith("knotwork: ") for line in lines)
+    for line, (name, part) in zip(lines, expected.items(), strict=True):
+        assert f"column {name!r}" in line
+        assert part in line
+    knotwork(*arguments, *(word for name in expected for word in ("--exclude", name)))
+
+
+def test_many_columns_that_cannot_be_used_are_counted(knotwork, frame, tmp_path):
+    path = tmp_path / "t.csv"
+    frame.assign(**{f"price {k}": "$ 10.50" for k in range(30)}).to_csv(path, index=False)
+    lines = knotwork("fit", path, "--target", "y", code=2).stderr.splitlines()
+    assert [f"column 'price {k}' must hold numbers" in line for k, line in enumerate(lines)] == [True] * 10 + [False]
+    assert lines[-1].startswith("knotwork: and 20 more columns cannot be used as they are: 'price 10', 'price 11', ")
+
+
 def test_what_looks_like_a_number_is_no_gap(refused, write, frame):
     sentence = refused("fit", write(frame.assign(width="$ 1,000.50")), "--target", "y")
     assert "has '$ 1,000.50'; write its numbers as 1234.5, leave the column out" in sentence

@@ -78,6 +78,7 @@ def split_table(
     wanted = [*columns] if target is None else [*columns, target]
     text = [name for name, kind in columns.items() if kind == "text"]
     table = read_file(data, as_text=text, skip=[name for name in names if name not in wanted], missing=missing)
+    table.require(wanted)
     rows, dropped = _rows(table, target)
     frame = table.frame(wanted, rows)
     X = with_all_columns(frame[list(columns)], parts.encoder)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.data.files import require_finite_column
 from knotwork.data.split import held_out, row_numbers
 from knotwork.errors import DataError
 
@@ -51,10 +50,6 @@ def choose_rows(
     kept = ~table.missing(target)
     if not kept.all():
         notes.append(dropped_note(int(table.rows - kept.sum()), table.rows, target))
-    for name in (target, *column_selection.features):
-        values = table.columns[name]
-        if isinstance(values, np.ndarray):
-            require_finite_column(table.path, name, values)
     counts = {name: int((table.missing(name) & kept).sum()) for name in column_selection.features}
     gaps = {name: count for name, count in counts.items() if count}
     before = kept.sum()
@@ -109,7 +104,7 @@ def _codes(table: Table, name: str, rows: NDArray[np.intp], option: str) -> NDAr
     if values is None:
         raise DataError(
             f"{option} takes a column of numbers, of dates as 2024-12-31 or of texts, {name!r} of {table.path} holds "
-            f"{'other dates or times' if table.kinds[name] == 'date' else 'too many texts'}; turn it into numbers first"
+            f"too many texts; turn it into numbers first"
         )
     gaps = table.missing(name)[rows]
     if gaps.any():
