@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 import knotwork
 from knotwork.cli import app, plain_warnings
-from knotwork.errors import DataError
+from knotwork.errors import ColumnsError, DataError
 
 
 def test_help_without_arguments():
@@ -38,6 +38,9 @@ def test_errors_of_ours_are_one_sentence_and_others_keep_their_traceback():
     result = fails(DataError("columns must be numbers, got a goat; leave it out"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == "knotwork: columns must be numbers, got a goat; leave it out\n"
+    result = fails(ColumnsError("a must be numbers; correct it", "b must be\nfinite; correct it"))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == "knotwork: a must be numbers; correct it\nknotwork: b must be\\nfinite; correct it\n"
     result = fails(PermissionError(13, "Permission denied", "secret.csv"))
     assert (result.exit_code, result.stderr) == (2, "knotwork: secret.csv cannot be used: Permission denied\n")
     result = fails(ZeroDivisionError("ours"))

@@ -1,9 +1,9 @@
 """The ``knotwork`` command: its options, its exit codes, how it reports errors.
 
-Exit codes: 0 when all went well, 2 when the input or the options cannot be used (one sentence on stderr says why),
-130 when interrupted; 1 is a bug in knotwork and comes with its traceback. A reader that stops early (``… | head``) is
-no error. Results go to stdout, everything else to stderr, so that the output of ``--json`` is nothing but JSON. Names
-and labels are shown with their control characters escaped.
+Exit codes: 0 when all went well, 2 when the input or the options cannot be used (a sentence on stderr says why, or
+one for each column), 130 when interrupted; 1 is a bug in knotwork and comes with its traceback. A reader that stops
+early (``… | head``) is no error. Results go to stdout, everything else to stderr, so that the output of ``--json`` is
+nothing but JSON. Names and labels are shown with their control characters escaped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from knotwork import __version__
 from knotwork.commands import demo, export, fit, predict, report, reproduce
-from knotwork.errors import KnotworkError
+from knotwork.errors import ColumnsError, KnotworkError
 from knotwork.printable import printable
 
 UNUSABLE = 2
@@ -37,6 +37,8 @@ class Commands(TyperGroup):
                 result = super().invoke(ctx)
                 sys.stdout.flush()  # a reader that has gone is noticed here, not while Python ends
                 return result
+            except ColumnsError as error:
+                raise _refused(*error.args) from None
             except KnotworkError as error:
                 raise _refused(str(error)) from None
             except (BrokenPipeError, SystemExit) as error:
@@ -58,8 +60,9 @@ class Commands(TyperGroup):
 _SMALLER = "pass fewer rows or columns, or ask for a smaller model"
 
 
-def _refused(sentence: str) -> typer.Exit:
-    typer.echo(f"knotwork: {printable(sentence)}", err=True)
+def _refused(*sentences: str) -> typer.Exit:
+    for sentence in sentences:
+        typer.echo(f"knotwork: {printable(sentence)}", err=True)
     return typer.Exit(UNUSABLE)
 
 

@@ -38,6 +38,17 @@ class FileError(KnotworkError, OSError):
     """A file that cannot be read or written: no room on the disk, no permission. What was there is unchanged."""
 
 
+class ColumnsError(DataError):
+    """Columns of a table that cannot be used as they are; ``args`` has a sentence for each.
+
+    >>> str(ColumnsError("a must be numbers; correct it", "b must be finite; correct it")).splitlines()
+    ['a must be numbers; correct it', 'b must be finite; correct it']
+    """
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.args))
+
+
 class DataTypeError(DataError, TypeError):
     """Values of a type that no numbers can be made of."""
 

@@ -112,6 +112,23 @@ def test_an_identifier_is_left_out_and_can_be_forced_in(knotwork_json, knotwork,
     assert "row no" in report["columns"]["used"]
 
 
+@pytest.mark.filterwarnings("ignore:column .town. was left out")
+def test_what_the_fit_leaves_out_is_no_feature(knotwork, knotwork_json, write, frame):
+    """Categories without an effect turn out in the fit only: named once, and with its reason."""
+    towns = np.random.default_rng(3).choice([f"t{k}" for k in range(60)], 300)
+    path = write(frame.assign(town=towns, one="x"))
+    reason = "categories whose responses differ no more than by chance"
+    report = knotwork_json("fit", path, "--target", "y")
+    assert report["columns"]["used"] == ["Länge, cm", "width", "Art", "flag"]
+    assert list(report["columns"]["left_out"]) == ["one", "town"]
+    assert report["columns"]["left_out"]["town"].endswith(reason)
+    assert not any("town" in note for note in report["model"]["encoding"])
+    text = knotwork("fit", path, "--target", "y").stdout
+    assert "300 rows, 7 columns" in text
+    assert "\nfeatures Länge, cm, width, Art, flag\nleft out one: is 'x' in every row\nleft out town: has " in text
+    assert text.count("town") == text.count(reason) == 1
+
+
 def test_rows_without_a_target_are_dropped_with_their_count(knotwork_json, write, frame):
     path = write(frame.assign(y=frame["y"].mask(frame.index < 12)))
     report = knotwork_json("fit", path, "--target", "y")
@@ -170,6 +187,36 @@ def test_words_for_missing_values(knotwork, knotwork_json, refused, write, frame
     assert page.stat().st_size > 1000
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet", "parts"])
+def test_all_columns_that_cannot_be_used_are_named_together(knotwork, frame, tmp_path, kind):
+    """Text among numbers, dates in words, infinities, lists: a line each, in the file's order; then the fit works."""
+    path = tmp_path / f"t.{'csv' if kind == 'csv' else 'parquet'}"
+    odd = frame.assign(a=frame["width"].mask(frame.index == 7, -np.inf))
+    if kind == "csv":
+        odd = odd.assign(b="31.01.2024", c=frame["width"].astype(object).mask(frame.index == 9, "k.A."))
+        odd.to_csv(path, index=False)
+        expected = {"a": "has -inf in data row 8", "b": "ISO 8601", "c": f"line 11 of {path} has 'k.A.'; correct it"}
+    else:
+        odd = odd.assign(b=pd.to_timedelta(frame.index, unit="s"), c=[[1]] * 300)
+        odd.to_parquet(path)
+        expected = {"a": "has -inf in data row 8", "b": "holds other notations or durations", "c": "holds list"}
+    arguments = ("fit", path, "--target", "y", *(["--in-parts"] if kind == "parts" else []))
+    lines = knotwork(*arguments, code=2).stderr.splitlines()
+    assert all(line.startswith("knotwork: ") for line in lines)
+    for line, (name, part) in zip(lines, expected.items(), strict=True):
+        assert f"column {name!r}" in line
+        assert part in line
+    knotwork(*arguments, *(word for name in expected for word in ("--exclude", name)))
+
+
+def test_many_columns_that_cannot_be_used_are_counted(knotwork, frame, tmp_path):
+    path = tmp_path / "t.csv"
+    frame.assign(**{f"price {k}": "$ 10.50" for k in range(30)}).to_csv(path, index=False)
+    lines = knotwork("fit", path, "--target", "y", code=2).stderr.splitlines()
+    assert [f"column 'price {k}' must hold numbers" in line for k, line in enumerate(lines)] == [True] * 10 + [False]
+    assert lines[-1].startswith("knotwork: and 20 more columns cannot be used as they are: 'price 10', 'price 11', ")
+
+
 def test_what_looks_like_a_number_is_no_gap(refused, write, frame):
     sentence = refused("fit", write(frame.assign(width="$ 1,000.50")), "--target", "y")
     assert "has '$ 1,000.50'; write its numbers as 1234.5, leave the column out" in sentence
@@ -210,6 +257,19 @@ def test_the_nearest_name_is_suggested(refused, data):
     assert "comma.csv has no column 'why'" in sentence
     sentence = refused("fit", data / "comma.csv", "--target", "y", "--exclude", "länge, mm")
     assert "'länge, mm' (did you mean 'Länge, cm'?)" in sentence
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "parts"])
+def test_names_are_checked_before_columns(refused, frame, tmp_path, kind):
+    """A misspelt name hides behind no column that cannot be read; all of them are in one sentence."""
+    path = tmp_path / f"t.{'csv' if kind == 'csv' else 'parquet'}"
+    odd = frame.assign(price="$ 10.50", when="31.01.2024")
+    odd.to_csv(path, index=False) if kind == "csv" else odd.to_parquet(path)
+    arguments = ("fit", path, *(["--in-parts"] if kind == "parts" else []))
+    for option in ("--exclude", "--include", "--category", "--groups", "--time"):
+        sentence = refused(*arguments, "--target", "Flag", option, "widht")
+        assert f"{path} has no column 'Flag' (did you mean 'flag'?), 'widht' (did you mean 'width'?); its" in sentence
+    assert "no column 'zebra'; its" in refused(*arguments, "--target", "zebra", "--include", "zebra")
 
 
 @pytest.mark.parametrize(

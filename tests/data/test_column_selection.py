@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +7,7 @@ import pytest
 
 from knotwork.data.column_selection import choose_columns, guess_task
 from knotwork.data.files import Table
-from knotwork.errors import DataError
+from knotwork.errors import ColumnsError, DataError
 
 N = 40
 
@@ -84,13 +85,37 @@ def test_columns_that_tell_nothing_are_left_out_with_the_reason():
         ({"x": X}, {"exclude": ["x"], "include": ["x"]}, "either included or excluded"),
         ({"x": X}, {"exclude": ["x"]}, "needs a column other than the target, .*'x': excluded"),
         ({}, {}, "only the target"),
-        ({"when": "date", "x": X}, {}, "ISO 8601.*, column 'when' of t.csv holds other notations.*--exclude when"),
+        ({"when": "date", "x": X}, {}, r"ISO 8601.*, column 'when' of t.csv holds other notations.*\(--exclude when\)"),
         ({"big": "text", "x": X}, {"include": ["big"]}, "must have few different values"),
     ],
 )
 def test_what_cannot_be_used_is_refused(columns, options, message):
     with pytest.raises(DataError, match=message):
         choose_columns(table_of(**columns), **{"target": "y", **options})
+
+
+def test_all_that_cannot_be_used_is_refused_together_in_the_files_order():
+    table = table_of(
+        when="date", x=X, far=np.where(np.arange(N) == 3, np.inf, X), price="text", big="text", same=np.full(N, np.inf)
+    )
+    table = replace(table, refused={"price": "column 'price' must hold numbers; correct it"})
+    expected = [
+        "column 'when' of t.csv holds other",
+        "column 'far' of t.csv has inf in data row 4",
+        "column 'price' must",
+    ]
+    with pytest.raises(ColumnsError) as error:
+        choose_columns(table, "y")
+    assert all(part in sentence for part, sentence in zip(expected, error.value.args, strict=True))
+    with pytest.raises(ColumnsError) as error:
+        choose_columns(table, "when", exclude=["price"], include=["big"])
+    assert [sentence.split(" holds ")[0].split(", ")[-1] for sentence in error.value.args[::2]] == [
+        "column 'when' of t.csv", "column 'big' of t.csv"
+    ]  # fmt: skip
+    assert "the target must hold" in error.value.args[0]
+    with pytest.raises(ColumnsError, match="'price' must hold numbers"):  # it says which rows to hold out
+        choose_columns(table, "y", exclude=["when", "far", "price"], groups="price")
+    assert choose_columns(table, "y", exclude=["when", "far", "price"]).features == ("x",)
 
 
 def test_dates_may_be_excluded():

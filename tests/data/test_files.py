@@ -14,7 +14,7 @@ from knotwork.atomic import atomic_file
 from knotwork.data import files, pieces
 from knotwork.data.blocks import read_blocks
 from knotwork.data.files import read_file
-from knotwork.errors import DataError, MissingPackage
+from knotwork.errors import ColumnsError, DataError, MissingPackage
 
 
 @pytest.fixture
@@ -30,6 +30,13 @@ def write(tmp_path):
 def values(table, name):
     column = table.columns[name]
     return column.tolist()
+
+
+def read_whole(path, **options):
+    """Read a file all of whose columns are needed."""
+    table = read_file(path, **options)
+    table.require(table.kinds)
+    return table
 
 
 def everything(table):
@@ -129,7 +136,7 @@ def test_a_nameless_column_gets_a_name(write):
 def test_what_cannot_be_read_is_named(write, text, message):
     path = write(text)
     with pytest.raises(DataError, match=message) as error:
-        read_file(path)
+        read_whole(path)
     assert str(path) in str(error.value)
     assert "\n" not in str(error.value)
 
@@ -172,7 +179,7 @@ def test_parquet_keeps_the_types_it_was_written_with(tmp_path):
     read = read_file(tmp_path / "t.parquet", columns={"code": "text", "zahl": "number"})
     assert list(read.columns) == ["code", "zahl"]
     with pytest.raises(DataError, match=r"'code' .* must hold numbers"):
-        read_file(tmp_path / "t.parquet", columns={"code": "number"})
+        read_whole(tmp_path / "t.parquet", columns={"code": "number"})
     assert values(read_file(tmp_path / "t.parquet", as_text=["zahl"]), "zahl") == ["1", "2", "3"]
 
 
@@ -192,7 +199,7 @@ def test_parquet_with_damaged_pages_is_named(tmp_path):
 def test_nested_parquet_columns_are_refused(tmp_path):
     pd.DataFrame({"x": [1.0], "lists": [[1, 2]]}).to_parquet(tmp_path / "t.parquet")
     with pytest.raises(DataError, match=r"column 'lists' .* holds list"):
-        read_file(tmp_path / "t.parquet")
+        read_whole(tmp_path / "t.parquet")
 
 
 @pytest.mark.parametrize("text", ["2024-01-31", "2024-1-3 12:30", "31.01.2024", "1/31/24", "2024/01/31"])
@@ -206,7 +213,7 @@ def test_numbers_as_text_and_columns_by_kind(write):
     table = read_file(path, columns={"x": "number", "zip": "text"})
     assert list(table.columns) == ["x", "zip"]
     with pytest.raises(DataError, match=r"column 'more' must hold numbers, line 2 of .* has 'a'"):
-        read_file(path, columns={"more": "number"})
+        read_whole(path, columns={"more": "number"})
     with pytest.raises(
         DataError, match=r"no column 'ziip' \(did you mean 'zip'\?\), 'q'; its columns are 'zip', 'x', 'more'"
     ):
@@ -238,7 +245,37 @@ def test_junk_in_a_late_block_is_found(write, monkeypatch):
     monkeypatch.setattr(files, "BLOCK", 0)
     path = write("a,b\n" + "".join(f"{k},{k / 3}\n" for k in range(2500)) + "1,oops\n")
     with pytest.raises(DataError, match=r"column 'b' must hold numbers, line 2502 of .* has 'oops'"):
-        read_file(path)
+        read_whole(path)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_columns_that_cannot_be_read_are_refused_together_when_they_are_needed(write, ending):
+    path = write("", f"t.{ending}")
+    prices = [f"$ {k}" for k in range(9)]
+    frame = pd.DataFrame({
+        "a": range(9), "b": [*prices[:-1], "none"] if ending == "csv" else [[1]] * 9,
+        "c": ["x", *range(8)] if ending == "csv" else [{"x": 1}] * 9, "d": [1.5] * 9,
+    })  # fmt: skip
+    frame.to_csv(path, index=False) if ending == "csv" else frame.to_parquet(path)
+    table = read_file(path)
+    assert (list(table.columns), list(table.refused), table.rows) == (["a", "d"], ["b", "c"], 9)
+    assert everything(table)["a"].tolist() == list(range(9))
+    for name in ("b", "c"):
+        with pytest.raises(DataError, match=f"column '{name}'"):
+            table.missing(name)
+    with pytest.raises(ColumnsError) as error:
+        table.require(["a", "c", "b"])
+    assert error.value.args == (table.refused["c"], table.refused["b"])
+    if ending == "csv":
+        assert f"line 2 of {path} has '$ 0'" in table.refused["b"]
+        assert f"line 2 of {path} has 'x'" in table.refused["c"]
+    table.require(["a", "d"])
+
+
+def test_a_file_of_nothing_that_can_be_read_has_rows(tmp_path):
+    pd.DataFrame({"lists": [[1, 2]] * 4}).to_parquet(tmp_path / "t.parquet")
+    table = read_file(tmp_path / "t.parquet")
+    assert (table.rows, list(table.refused)) == (4, ["lists"])
 
 
 def test_text_without_end_is_let_go(write, monkeypatch):

@@ -376,6 +376,23 @@ def test_earlier_models_are_not_held():
     assert np.isfinite(old.spline_(np.full((1, len(old.spline_.feature_names)), 1e3))).all()
 
 
+@pytest.mark.parametrize("name", ["mars", "mars, two responses"])
+def test_the_summary_says_between_which_values_predictions_are_clipped(name):
+    ranges = [f"{low:.6g} to {high:.6g}" for low, high in zip(*ends(name), strict=True)]
+    said = ranges[0] if len(ranges) == 1 else ", ".join(f"y{k} {text}" for k, text in enumerate(ranges))
+    lines = fitted(name).summary().splitlines()
+    (place,) = (k for k, line in enumerate(lines) if line.startswith("Values beyond these limits"))
+    # A line of two responses is wrapped, as all lines of a summary are.
+    assert " ".join(lines[place + 1 :]).startswith(f"Predictions are clipped to these limits: {said}. ")
+
+
+def test_the_summary_of_a_model_without_such_limits_says_nothing_of_them():
+    for model in (kw.MarsRegressor(extrapolate="linear"), kw.MarsRegressor(loss="poisson")):
+        assert "clipped" not in model.fit(X, np.abs(X[:, 2])).summary()
+    assert "clipped" not in kw.MarsClassifier().fit(X, X[:, 0] > 0).summary()
+    assert "clipped" not in kw.load("tests/saved/0.2.0-schema-7/mars_min").summary()
+
+
 def test_a_constant_response():
     model = kw.MarsRegressor().fit(X, np.full(ROWS, 0.1))
     np.testing.assert_array_equal(model.predict(FAR), 0.1)

@@ -105,10 +105,11 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object only.")] = False,
 ) -> None:
     """Fit a spline, or a network that starts from one, to a table."""
-    from knotwork.commands.fit_report import describe, errors, print_report
+    from knotwork.commands.fit_report import column_uses, describe, errors, print_report
     from knotwork.commands.rows import choose_rows
     from knotwork.data.column_selection import choose_columns
-    from knotwork.data.files import read_file
+    from knotwork.data.files import column_names, read_file
+    from knotwork.data.names import require_columns
 
     widths = _widths(hidden)
     options = _options(widths, max_terms, max_degree, epochs, seed, quiet=as_json)
@@ -121,6 +122,9 @@ def fit(
         raise DataError("rows are held out by --groups or by --time, got both; name one column")
     from knotwork.commands.fit_parts import is_large
 
+    # A misspelt name is said before the file is read, and before what is wrong with other columns.
+    asked = [target, *(exclude or ()), *(include or ()), *(category or ()), groups, time]
+    require_columns([name for name in asked if name is not None], column_names(data), data)
     skip = [name for name in exclude or () if name not in (groups, time)]
     if in_parts or is_large(data, memory_limit << 20):
         given: dict[str, Any] = {"--groups": groups, "--time": time, "--category": category, "--na": na}
@@ -153,7 +157,7 @@ def fit(
         "target": target,
         "task": chosen,
         "task_because": why,
-        "columns": {"used": list(column_selection.features), "left_out": column_selection.left_out},
+        "columns": {},  # the fit may leave out some more
         "notes": list(rows.notes),
     }
     del table  # the fit may need the memory
@@ -161,6 +165,7 @@ def fit(
     start = perf_counter()
     _fit(estimator, X_train, y_train, rows.groups if widths is not None else None)
     report["seconds"] = perf_counter() - start
+    report["columns"] = column_uses(estimator, column_selection)
     report["error"] = {"train": errors(estimator, X_train, y_train, y_train, chosen)}
     if len(y_test):
         report["error"]["test"] = errors(estimator, X_test, y_test, y_train, chosen)
@@ -183,7 +188,8 @@ def _fit_in_parts(
     """Fit a Parquet file in parts and return the report."""
     import knotwork as kw
     from knotwork.commands.fit_parts import FIRST_ROWS, Side, errors_of, first_rows, require_plain_options
-    from knotwork.commands.fit_report import describe
+    from knotwork.commands.fit_report import column_uses, describe
+    from knotwork.commands.rows import dropped_note
     from knotwork.data.column_selection import choose_columns
     from knotwork.data.files import is_parquet, open_parquet
 
@@ -206,8 +212,9 @@ def _fit_in_parts(
     found = {"train": train} | ({"test": errors_of(estimator, sides[1], chosen, train)} if test_size else {})
     counts = {"read": rows, "train": train["rows"], "test": found.get("test", {}).get("rows", 0)}
     notes = [f"read in parts; columns and task were chosen by the first {min(rows, FIRST_ROWS)} rows"]
-    if counts["train"] + counts["test"] < rows:
-        notes.append(f"{rows - counts['train'] - counts['test']} of {rows} rows have no {target!r} and were dropped")
+    dropped = rows - counts["train"] - counts["test"]
+    if dropped:
+        notes.append(dropped_note(dropped, rows, target))
     if out is not None:
         kw.save(estimator, out, overwrite=force)
     return {
@@ -217,7 +224,7 @@ def _fit_in_parts(
         "target": target,
         "task": chosen,
         "task_because": why,
-        "columns": {"used": list(selection.features), "left_out": selection.left_out},
+        "columns": column_uses(estimator, selection),
         "notes": notes,
         "seconds": seconds,
         "error": {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from knotwork.arrays import Floats
+from knotwork.data.columns.skipped import Skipped
 from knotwork.data.links import LINKS, link_named
 from knotwork.data.losses import SQUARED_ERROR
 from knotwork.explanation.usage import reached
@@ -17,7 +18,7 @@ from knotwork.printable import printable
 if TYPE_CHECKING:
     import pandas as pd
 
-    from knotwork.data.column_selection import Task
+    from knotwork.data.column_selection import ColumnSelection, Task
 
 
 # Lines of the formula that a network starts from: several members have dozens of terms together.
@@ -79,6 +80,17 @@ def _auc(y: Any, classes: Any, shares: Floats) -> float | None:
     return float(np.mean(found)) if found else None
 
 
+def column_uses(model: Any, selection: ColumnSelection) -> dict[str, Any]:
+    """Return the columns that the model can use, and those left out before the fit or by it, each with its reason."""
+    encoder = resolve(model).encoder
+    assert encoder is not None  # the command fits tables
+    by_fit = {column.name: column.reason for column in encoder.columns if isinstance(column, Skipped)}
+    return {
+        "used": [name for name in selection.features if name not in by_fit],
+        "left_out": selection.left_out | by_fit,
+    }
+
+
 def describe(model: Any, target: str) -> dict[str, Any]:
     """Return what was fitted: a formula for each output, and for a network its layers and training."""
     parts = resolve(model)
@@ -90,7 +102,7 @@ def describe(model: Any, target: str) -> dict[str, Any]:
     described: dict[str, Any] = {
         "kind": parts.kind,
         "features": list(spline.feature_names),
-        "encoding": [] if parts.encoder is None else list(parts.encoder.notes(used)),
+        "encoding": [] if parts.encoder is None else list(parts.encoder.notes(used, skipped=False)),
         "formulas": {
             label: str(
                 replace(

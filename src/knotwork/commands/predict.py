@@ -86,15 +86,15 @@ def _predicted(
     import pandas as pd
 
     from knotwork.data.blocks import read_blocks
-    from knotwork.data.files import require_finite_column
+    from knotwork.data.files import infinities
+    from knotwork.data.refused import refuse_columns
 
     columns = columns_of(parts, model)
     lost = rows = 0
     notes: dict[Any, warnings.WarningMessage] = {}
     for block in read_blocks(data, columns, carry, missing):
-        for name, kind in columns.items():
-            if kind == "number":
-                require_finite_column(data, name, block.frame[name].to_numpy(), rows)
+        numbers = {name: block.frame[name].to_numpy() for name, kind in columns.items() if kind == "number"}
+        refuse_columns(infinities(data, numbers, rows))
         rows += len(block.frame)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

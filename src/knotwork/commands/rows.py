@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from knotwork.data.files import require_finite_column
 from knotwork.data.split import held_out, row_numbers
 from knotwork.errors import DataError
 
@@ -50,11 +49,7 @@ def choose_rows(
     notes = []
     kept = ~table.missing(target)
     if not kept.all():
-        notes.append(f"{table.rows - kept.sum()} of {table.rows} rows have no {target!r} and were dropped")
-    for name in (target, *column_selection.features):
-        values = table.columns[name]
-        if isinstance(values, np.ndarray):
-            require_finite_column(table.path, name, values)
+        notes.append(dropped_note(int(table.rows - kept.sum()), table.rows, target))
     counts = {name: int((table.missing(name) & kept).sum()) for name in column_selection.features}
     gaps = {name: count for name, count in counts.items() if count}
     before = kept.sum()
@@ -93,13 +88,23 @@ def choose_rows(
     return Rows(rows[~held], rows[held], tuple(notes), None if codes is None else codes[~held])
 
 
+def dropped_note(dropped: int, rows: int, target: str) -> str:
+    """Say how many rows were dropped for want of a target.
+
+    >>> dropped_note(1, 300, "y"), dropped_note(12, 300, "y")
+    ("1 of 300 rows has no 'y' and was dropped", "12 of 300 rows have no 'y' and were dropped")
+    """
+    verbs = ("has", "was") if dropped == 1 else ("have", "were")
+    return f"{dropped} of {rows} rows {verbs[0]} no {target!r} and {verbs[1]} dropped"
+
+
 def _codes(table: Table, name: str, rows: NDArray[np.intp], option: str) -> NDArray[np.float64]:
     """Return a column as numbers: equal where its values are, and in their order."""
     values = table.columns.get(name)
     if values is None:
         raise DataError(
             f"{option} takes a column of numbers, of dates as 2024-12-31 or of texts, {name!r} of {table.path} holds "
-            f"{'other dates or times' if table.kinds[name] == 'date' else 'too many texts'}; turn it into numbers first"
+            f"too many texts; turn it into numbers first"
         )
     gaps = table.missing(name)[rows]
     if gaps.any():

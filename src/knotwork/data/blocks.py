@@ -26,6 +26,7 @@ from knotwork.data.files import (
 )
 from knotwork.data.names import require_columns
 from knotwork.data.pieces import Kind, as_numbers, without
+from knotwork.data.refused import refuse_columns
 from knotwork.data.stream import BlockTooLong
 from knotwork.errors import DataError
 
@@ -138,11 +139,15 @@ def _frame(
     numeric = [name for name, kind in columns.items() if kind not in ("text", "date")]
     rows = len(next(iter(series.values())))
     matrix = np.empty((len(numeric), rows))
+    junk = []
     for row, name in zip(matrix, numeric, strict=True):
         numbers = as_numbers(series[name])
         if numbers is None:
-            raise _junk(path, name, dialect, missing)
-        row[:] = numbers
+            junk.append(name)
+        else:
+            row[:] = numbers
+    if junk:
+        refuse_columns(_junk(path, junk, dialect, missing))
     if len(numeric) == len(columns):
         return pd.DataFrame(matrix.T, columns=pd.Index(numeric, dtype="str"), copy=False)
     found = dict(zip(numeric, matrix, strict=True))
@@ -151,14 +156,17 @@ def _frame(
     )
 
 
-def _junk(path: Path, name: str, dialect: Dialect | None, missing: Sequence[str]) -> DataError:
+def _junk(path: Path, names: Sequence[str], dialect: Dialect | None, missing: Sequence[str]) -> dict[str, str]:
+    """Say of columns with text where numbers are meant where it is, a sentence each."""
     if dialect is None:
-        return DataError(f"column {name!r} of {path} must hold numbers, it is text there; convert it")
-    line, text = find_junk(path, dialect, name, missing)
-    return DataError(
-        f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; "
-        f"correct it, {or_missing(text)}or leave the field empty"
-    )
+        return {name: f"column {name!r} of {path} must hold numbers, it is text there; convert it" for name in names}
+    return {
+        name: (
+            f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; "
+            f"correct it, {or_missing(text)}or leave the field empty"
+        )
+        for name, (line, text) in find_junk(path, dialect, names, missing).items()
+    }
 
 
 def _no_rows(path: Path) -> DataError:

@@ -12,9 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from knotwork.data.files import Table
+from knotwork.data.files import Table, infinities
 from knotwork.data.names import require_columns
 from knotwork.data.pieces import MAX_CHARACTERS, MAX_TEXTS, Values
+from knotwork.data.refused import refuse_columns
 from knotwork.errors import DataError
 
 Task = Literal["regression", "classification"]
@@ -48,6 +49,7 @@ def choose_columns(
 
     A column that looks like an identifier is left out, unless it is included by name or is the only one there is. So is
     the one that names groups of rows, unless it is included; the one that says when a row is from is a feature.
+    Columns that cannot be used as they are are refused together, in the file's order.
     """
     names = tuple(table.kinds)
     split_by = [name for name in (groups, time) if name is not None]
@@ -58,33 +60,30 @@ def choose_columns(
         raise DataError(
             f"the target cannot be a feature, got {target!r} as both; name other columns in --exclude, --include"
         )
-    if target not in table.columns or table.kinds[target] == "date":
-        what = "dates" if table.kinds[target] == "date" else TOO_MUCH_TEXT
-        raise DataError(
-            f"the target must hold numbers, booleans or classes, column {target!r} of {table.path} holds {what}; "
-            f"choose another target or turn it into numbers"
-        )
     both = [name for name in include if name in exclude]
     if both:
         raise DataError(f"a column is either included or excluded, {both[0]!r} is both; name it once")
     left_out = dict.fromkeys(exclude, "excluded")
     if groups is not None and groups not in include:
         left_out.setdefault(groups, f"names the groups (--include {shown(groups)} uses it)")
+    needed = [name for name in names if name not in left_out or name in split_by]
+    refused = {name: why for name in needed if (why := _unreadable(table, name, target, include))}
     identifiers = {}
-    for name in names:
-        if name == target or name in left_out:
+    for name in needed:
+        if name == target or name in left_out or name in include or name in refused:
             continue
-        _require_usable(table, name, name in include)
-        if name not in include:
-            reason = _useless(table, name)
-            if reason:
-                left_out[name] = reason
-            elif table.kinds[name] != "date" and _is_identifier(table.columns[name]):
-                identifiers[name] = f"looks like an identifier: all values differ (--include {shown(name)} uses it)"
+        reason = _useless(table, name)
+        if reason:
+            left_out[name] = reason
+        elif table.kinds[name] != "date" and _is_identifier(table.columns[name]):
+            identifiers[name] = f"looks like an identifier: all values differ (--include {shown(name)} uses it)"
     features = tuple(n for n in names if n != target and n not in left_out)
     if set(features) - set(identifiers):
         features = tuple(n for n in features if n not in identifiers)
         left_out |= identifiers
+    numbers = {n: x for n in (target, *features) if isinstance(x := table.columns.get(n), np.ndarray)}
+    refused |= infinities(table.path, numbers)
+    refuse_columns({name: refused[name] for name in names if name in refused})
     if not features:
         reasons = "; ".join(f"{name!r}: {reason}" for name, reason in left_out.items())
         raise DataError(
@@ -119,18 +118,28 @@ def shown(name: str) -> str:
     return shlex.quote(name)
 
 
-def _require_usable(table: Table, name: str, included: bool) -> None:
-    if table.kinds[name] == "date" and name not in table.columns:
-        raise DataError(
+def _unreadable(table: Table, name: str, target: str, include: Sequence[str]) -> str | None:
+    """Say why a column cannot be used for want of values that one can read; None if it can, or may be left out."""
+    if name in table.refused:
+        return table.refused[name]
+    kept, date = name in table.columns, table.kinds[name] == "date"
+    if name == target and (date or not kept):
+        return (
+            f"the target must hold numbers, booleans or classes, column {name!r} of {table.path} holds "
+            f"{'dates' if date else TOO_MUCH_TEXT}; choose another target or turn it into numbers"
+        )
+    if date and not kept:
+        return (
             f"dates must be written as 2024-12-31 or 2024-12-31 23:59 (ISO 8601), column {name!r} of {table.path} "
             f"holds other notations or durations; rewrite them, take them as categories (--category {shown(name)}) or "
             f"leave the column out (--exclude {shown(name)})"
         )
-    if included and name not in table.columns:
-        raise DataError(
+    if name in include and not kept:
+        return (
             f"text must have few different values, column {name!r} of {table.path} holds {TOO_MUCH_TEXT}; "
             f"group them, or do not include it"
         )
+    return None
 
 
 def _useless(table: Table, name: str) -> str | None:

@@ -6,7 +6,7 @@ line, as an editor counts them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from knotwork.data.columns.wording import GAP_WORDS
@@ -31,14 +31,21 @@ def require_even_lines(path: Path, dialect: Dialect) -> None:
         raise not_utf8(path, error) from None
 
 
-def find_junk(path: Path, dialect: Dialect, name: str, missing: Sequence[str] = ()) -> tuple[int, str]:
-    """Return line and text of the first value of a column that is neither a number nor missing."""
-    place = dialect.names.index(name)
+def find_junk(
+    path: Path, dialect: Dialect, names: Collection[str], missing: Sequence[str] = ()
+) -> dict[str, tuple[int, str]]:
+    """Return line and text of the first value of each of some columns that is neither a number nor missing."""
+    places = {name: dialect.names.index(name) for name in names}
+    found: dict[str, tuple[int, str]] = {}
     with open_text(path) as file:
         lines = records(path, file, dialect.delimiter)
         next(lines)
         for begins, record in lines:
-            text = record[place].strip()
-            if text not in GAP_WORDS and text not in missing and not is_number(text, dialect.decimal):
-                return begins, text
-    raise AssertionError(f"column {name!r} holds numbers only")
+            for name, place in list(places.items()):
+                text = record[place].strip()
+                if text not in GAP_WORDS and text not in missing and not is_number(text, dialect.decimal):
+                    found[name] = begins, text
+                    del places[name]
+            if not places:
+                return {name: found[name] for name in names}
+    raise AssertionError(f"columns hold numbers only: {', '.join(places)}")

@@ -3,7 +3,8 @@
 Blocks keep the memory small: on top of the columns read so far there is one block, about 32 MB as numbers. Numbers and
 booleans become float64, dates as ISO 8601 writes them become microseconds since 1970, text becomes categories (a code a
 row and every text once). A column is text if any of its values is; one that is mostly numbers is refused with the line
-of the first value that is none, for that is a mistake far more often than a category.
+of the first value that is none, for that is a mistake far more often than a category. What is refused is no error until
+somebody needs it: then all that is needed is named together.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from knotwork.data.csv_errors import find_junk, require_even_lines
 from knotwork.data.dialect import Dialect, is_number, not_utf8, read_dialect
 from knotwork.data.names import require_columns, require_distinct
 from knotwork.data.pieces import MAX_CHARACTERS, MAX_TEXTS, Kind, Pieces, Values, without
+from knotwork.data.refused import refuse_columns
 from knotwork.data.stream import BlockTooLong, CsvBytes, as_text
 from knotwork.errors import DataError, MissingPackage, one_line
 
@@ -37,14 +39,17 @@ BLOCK = 4_000_000
 MAX_BLOCK = 1 << 28
 
 
-def require_finite_column(path: Path, name: str, values: NDArray[np.float64], before: int = 0) -> None:
-    """Refuse infinities in some rows (N,) of a file, which come after ``before`` others."""
-    found = np.flatnonzero(np.isinf(values))
-    if found.size:
-        raise DataError(
-            f"columns must be finite, column {name!r} of {path} has {values[found[0]]:g} in data row "
-            f"{before + found[0] + 1}; correct it, or leave the field empty"
+def infinities(path: Path, columns: Mapping[str, NDArray[np.float64]], before: int = 0) -> dict[str, str]:
+    """Say where columns (N,) of a file are infinite, a sentence each; their rows come after ``before`` others."""
+    found = {name: np.flatnonzero(np.isinf(values)) for name, values in columns.items()}
+    return {
+        name: (
+            f"columns must be finite, column {name!r} of {path} has {columns[name][places[0]]:g} in data row "
+            f"{before + places[0] + 1}; correct it, or leave the field empty"
         )
+        for name, places in found.items()
+        if places.size
+    }
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Table:
     rows : their number
     described : how it was read, in words
     zones : the time zones of dates that have one
+    refused : columns that are not kept because they cannot be read, each with a sentence that says why
     """
 
     path: Path
@@ -66,6 +72,11 @@ class Table:
     rows: int
     described: str
     zones: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+
+    def require(self, names: Iterable[str]) -> None:
+        """Refuse columns that cannot be read, all of these together."""
+        refuse_columns({name: self.refused[name] for name in names if name in self.refused})
 
     def missing(self, name: str) -> NDArray[np.bool_]:
         """Mark the rows in which a column has no value."""
@@ -96,6 +107,7 @@ class Table:
         """Return a column; refuse one that was not kept."""
         if name in self.columns:
             return self.columns[name]
+        self.require([name])
         rule = (
             "dates must be written as 2024-12-31 or 2024-12-31 23:59, all with a time zone or none"
             if self.kinds[name] == "date"
@@ -122,7 +134,7 @@ def read_file(
     missing: Sequence[str] = (),
     max_rows: int | None = None,
 ) -> Table:
-    """Read a CSV or Parquet file.
+    """Read a CSV or Parquet file; columns that cannot be read are refused when they are asked for.
 
     Parameters
     ----------
@@ -148,6 +160,11 @@ def is_parquet(path: Path) -> bool:
     if magic != b"PAR1" and path.suffix.lower() == ".parquet":
         raise DataError(f"a Parquet file begins with PAR1, {path} does not; check that it was copied completely")
     return magic == b"PAR1"
+
+
+def column_names(path: Path) -> tuple[str, ...]:
+    """Return the names of a file's columns, in order."""
+    return tuple(open_parquet(path, ())[0].schema_arrow.names) if is_parquet(path) else read_dialect(path).names
 
 
 def _read_csv(
@@ -185,16 +202,16 @@ def _read_csv(
         # Text in some blocks only: read it as text from the beginning.
         forced |= mixed
 
-    def junk(name: str) -> DataError:
-        line, text = find_junk(path, dialect, name, missing)
-        return DataError(
+    junk = _decide_kinds(pieces, wanted, set(as_text), dialect.decimal)
+    refused = {
+        name: (
             f"column {name!r} must hold numbers, line {line} of {path} has {text!r}; "
             f"{_advice(text, dialect.decimal)}, {or_missing(text)}leave the column out (--exclude) or take its values "
             f"as categories (--category)"
         )
-
-    _require_kinds(path, pieces, wanted, set(as_text), dialect.decimal, junk)
-    return _table(path, pieces, rows, skip, dialect.describe())
+        for name, (line, text) in (find_junk(path, dialect, junk, missing) if junk else {}).items()
+    }
+    return _table(path, pieces, rows, skip, dialect.describe(), refused=refused)
 
 
 def _advice(text: str, decimal: str) -> str:
@@ -274,8 +291,7 @@ def open_parquet(path: Path, needed: Sequence[str], plain: Iterable[str] = ()) -
     names = tuple(file.schema_arrow.names)
     require_distinct(names, path)
     require_columns(needed, names, path)
-    for name in plain:
-        _require_plain_type(path, name, file.schema_arrow.field(name).type)
+    refuse_columns(_odd_types(path, file, plain))
     return file, max(1000, BLOCK // max(1, len(needed)))
 
 
@@ -305,15 +321,15 @@ def _read_parquet(
     import pyarrow as pa
 
     wanted = _wanted(path, tuple(file.schema_arrow.names), as_text, skip, columns)
-    pieces = {name: Pieces() for name in wanted}
+    refused = _odd_types(path, file, wanted)
+    pieces = {name: Pieces(let_go=name in refused) for name in wanted}
+    read = [name for name in wanted if name not in refused]
     rows = 0
     zones: dict[str, str] = {}
-    dates = {n for n in wanted if pa.types.is_temporal(file.schema_arrow.field(n).type)}
-    for name in wanted:
-        _require_plain_type(path, name, file.schema_arrow.field(name).type)
-    for batch in parquet_batches(path, file, max(1000, BLOCK // max(1, len(wanted))), wanted):
+    dates = {n for n in read if pa.types.is_temporal(file.schema_arrow.field(n).type)}
+    for batch in parquet_batches(path, file, max(1000, BLOCK // max(1, len(wanted))), read):
         rows += batch.num_rows
-        for name in wanted:
+        for name in read:
             values = batch.column(name)
             if name in dates and name not in as_text:
                 pieces[name].kind = "date"
@@ -333,29 +349,34 @@ def _read_parquet(
         if max_rows is not None and rows >= max_rows:
             break
 
-    def junk(name: str) -> DataError:
-        return DataError(
+    # Whoever wrote the types meant them: text that looks like numbers is text.
+    refused |= {
+        name: (
             f"column {name!r} of {path} must hold numbers, it is text there; convert it, leave it out (--exclude) "
             f"or take its values as categories (--category)"
         )
+        for name in _decide_kinds(pieces, wanted, set(wanted), ".")
+    }
+    return _table(path, pieces, rows, skip, "Parquet", zones, refused)
 
-    # Whoever wrote the types meant them: text that looks like numbers is text.
-    _require_kinds(path, pieces, wanted, set(wanted), ".", junk)
-    return _table(path, pieces, rows, skip, "Parquet", zones)
 
-
-def _require_plain_type(path: Path, name: str, kind: Any) -> None:
+def _odd_types(path: Path, file: Any, names: Iterable[str]) -> dict[str, str]:
+    """Say which columns of a Parquet file hold lists and the like, a sentence each."""
     from pyarrow import types
 
     plain = (
         types.is_integer, types.is_floating, types.is_boolean, types.is_decimal, types.is_string,
         types.is_large_string, types.is_string_view, types.is_dictionary, types.is_temporal, types.is_null,
     )  # fmt: skip
-    if not any(is_kind(kind) for is_kind in plain):
-        raise DataError(
+    kinds = {name: file.schema_arrow.field(name).type for name in names}
+    return {
+        name: (
             f"columns must hold numbers, booleans or text, column {name!r} of {path} holds {kind}; "
             f"leave it out with --exclude, or turn it into columns of numbers"
         )
+        for name, kind in kinds.items()
+        if not any(is_kind(kind) for is_kind in plain)
+    }
 
 
 def _wanted(
@@ -372,20 +393,16 @@ def _wanted(
     return {name: "text" if name in as_text else None for name in names if name not in skip}
 
 
-def _require_kinds(
-    path: Path,
-    pieces: Mapping[str, Pieces],
-    wanted: Mapping[str, Kind | None],
-    as_text: set[str],
-    decimal: str,
-    junk: Any,
-) -> None:
-    """Refuse text where numbers are meant; decide the kinds of the columns."""
+def _decide_kinds(
+    pieces: Mapping[str, Pieces], wanted: Mapping[str, Kind | None], as_text: set[str], decimal: str
+) -> list[str]:
+    """Decide the kinds of the columns; return those with text where numbers are meant, and let them go."""
+    junk = []
     for name, column in pieces.items():
         if column.kind != "text":
             continue
         if wanted[name] in ("number", "boolean"):
-            raise junk(name)
+            junk.append(name)
         if wanted[name] is not None or name in as_text:
             continue
         texts = [text.strip() for text in column.distinct]
@@ -394,7 +411,10 @@ def _require_kinds(
         elif sum(is_number(text, decimal) or bool(LIKE_A_NUMBER.fullmatch(text)) for text in texts) > MOSTLY * len(
             texts
         ):
-            raise junk(name)
+            junk.append(name)
+    for name in junk:
+        pieces[name].let_go = True
+    return junk
 
 
 def _table(
@@ -404,6 +424,7 @@ def _table(
     skipped: Sequence[str],
     described: str,
     zones: Mapping[str, str] | None = None,
+    refused: Mapping[str, str] | None = None,
 ) -> Table:
     if rows == 0:
         raise DataError(f"a table must have rows, {path} has column names only; check that it was written completely")
@@ -418,4 +439,5 @@ def _table(
             known |= {name: dates.zone} if dates is not None and dates.zone is not None else {}
         if values is not None:
             columns[name] = values
-    return Table(path, columns, kinds | dict.fromkeys(skipped, "skipped"), rows, described, known)
+    kinds |= dict.fromkeys(skipped, "skipped")
+    return Table(path, columns, kinds, rows, described, known, refused or {})

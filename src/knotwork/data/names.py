@@ -14,7 +14,7 @@ SHOWN = 12
 def require_columns(wanted: Iterable[str], present: Sequence[str], path: Path) -> None:
     """Refuse names that a file does not have, all of them in one sentence, with the nearest it does have."""
     known = set(present)
-    missing = [name for name in wanted if name not in known]
+    missing = [name for name in dict.fromkeys(wanted) if name not in known]
     if not missing:
         return
     named = ", ".join(f"{name!r}{_nearest(name, present)}" for name in missing)

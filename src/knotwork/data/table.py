@@ -50,15 +50,16 @@ class TableEncoder:
         """What people move and read, in the order of the matrix."""
         return tuple(part for column in self.columns for part in column.parts)
 
-    def notes(self, used: Container[int]) -> tuple[str, ...]:
+    def notes(self, used: Container[int], *, skipped: bool = True) -> tuple[str, ...]:
         """How to read the features that are not the columns as they came, a sentence a column.
 
         used : the features that the model reads; only then do gaps have an effect of their own
+        skipped : whether to name the columns without features, too
         """
         found, position = [], 0
         for column in self.columns:
             names = column.feature_names
-            if column.note is not None:
+            if column.note is not None and (skipped or not isinstance(column, Skipped)):
                 gap = getattr(column, "indicator", False) and position + names.index(gap_name(column.name))
                 own = ", with an effect of their own" if gap and gap in used else ""
                 found.append(column.note + own)

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from knotwork.arrays import Floats
+from knotwork.data.limits import Limits
 from knotwork.data.links import link_named
 from knotwork.data.table import TableEncoder
 from knotwork.printable import printable
@@ -21,7 +22,7 @@ from knotwork.spline.result import SplineFit
 
 # Classes whose coefficients are shown side by side; more would not fit on a line.
 MAX_COLUMNS = 6
-# Features whose limits are named.
+# Features, or responses, whose limits are named.
 MAX_HELD = 8
 
 
@@ -73,8 +74,19 @@ def _held(spline: Spline, encoder: TableEncoder) -> str:
         f"{encoder.value_text(f, float(lower[f]))} to {encoder.value_text(f, float(upper[f]))}"
         for f in used[:MAX_HELD]
     ]
-    more = f" and {len(used) - MAX_HELD} more" if len(used) > MAX_HELD else ""
-    return f"Values beyond these limits count as the limits: {', '.join(ranges)}{more}."
+    return f"Values beyond these limits count as the limits: {', '.join(ranges)}{_more(len(used))}."
+
+
+def _clipped(limits: Limits) -> str:
+    """Say between which values the prediction of each response is clipped."""
+    ranges = [f"{low:.6g} to {high:.6g}" for low, high in zip(*limits.sides(), strict=True)][:MAX_HELD]
+    if len(limits) > 1:
+        ranges = [f"y{k} {text}" for k, text in enumerate(ranges)]
+    return f"Predictions are clipped to these limits: {', '.join(ranges)}{_more(len(limits))}."
+
+
+def _more(count: int) -> str:
+    return f" and {count - MAX_HELD} more" if count > MAX_HELD else ""
 
 
 def _text(
@@ -126,6 +138,8 @@ def _text(
     )
     if spline.limits is not None and (held := _held(spline, encoder)):
         console.print(held)
+    if spline.output_limits is not None:
+        console.print(_clipped(spline.output_limits))
     # Earlier versions chose by GCV.
     if scores := selection.held_out_by_degree or selection.gcv_by_degree:
         tried = ", ".join(f"{score:.4g} (degree {k})" for k, score in enumerate(scores, start=1))
