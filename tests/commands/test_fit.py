@@ -593,11 +593,3 @@ def test_what_a_file_in_parts_does_not_have(refused, tmp_path):
         (["t.csv"], "if they are Parquet"),
     ):
         assert message in refused("fit", tmp_path / arguments[0], "--target", "y", "--in-parts", *arguments[1:])
-
-
-def test_a_report_says_that_it_does_not_know_the_response(knotwork, data, tmp_path):
-    knotwork("fit", data / "comma.csv", "--target", "y", "--exclude", "width", "--out", tmp_path / "model")
-    unknown = knotwork("report", tmp_path / "model", data / "comma.csv", "--out", tmp_path / "a.html")
-    assert "any of 'width', 'y' could be the target; pass --target" in unknown.stderr
-    known = knotwork("report", tmp_path / "model", data / "comma.csv", "--target", "y", "--out", tmp_path / "b.html")
-    assert "target" not in known.stderr

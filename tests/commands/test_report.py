@@ -11,7 +11,7 @@ def without_width(knotwork, data, tmp_path):
 
 def test_a_report_says_that_it_does_not_know_the_response(knotwork, knotwork_json, data, without_width, tmp_path):
     unknown = knotwork("report", without_width, data / "comma.csv", "--out", tmp_path / "a.html")
-    expected = "the page shows no errors: the response could be any of 'width', 'y'; pass --target"
+    expected = "the report cannot measure the model's errors, any of 'width', 'y' could be the target; pass --target"
     assert unknown.stderr == f"note: {expected}\n"
     known = knotwork("report", without_width, data / "comma.csv", "--target", "y", "--out", tmp_path / "b.html")
     assert known.stderr == ""
